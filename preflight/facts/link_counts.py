@@ -75,7 +75,7 @@ def between(before: ClusterFacts, after: ClusterFacts, hosts: Iterable[str], sec
         else:
             ports += (_count(host, port, earlier[port], later[port]) for port in later if port in earlier)
             if missing := sorted(name for name, _ in earlier.keys() - later.keys()):
-                unknown_reasons[host] = f"{', '.join(missing[:4])} reported none after the tests"
+                unknown_reasons[host] = f"{', '.join(missing[:4])} reported no counters after the tests"
     return LinkCounts(tuple(ports), unknown_reasons, tuple(without))
 
 
@@ -85,18 +85,19 @@ def sentence(counts: LinkCounts) -> str:
     if not any(packet_counts) and not any(port.errors for port in counts.ports):
         return ""
     hosts = len({port.host for port in counts.ports})
-    packets = f"{sum(packet_counts)} packets" if packet_counts else "an unknown number of packets"
-    ports = f"ports ({len(counts.ports)}) of {hosts} host{'s' if hosts > 1 else ''}"
-    return f"RDMA during the tests: {ports} counted {packets}, and {_error_clause(counts.ports)}"
+    packets = f"{sum(packet_counts)} packets" if packet_counts else "packets not counted"
+    ports = f"{len(counts.ports)} port{'s' if len(counts.ports) > 1 else ''}"
+    on_hosts = f"on {hosts} host{'s' if hosts > 1 else ''}"
+    return f"RDMA during the tests: {ports} {on_hosts}, {packets}, {_error_clause(counts.ports)}"
 
 
 def _error_clause(ports: Iterable[PortCount]) -> str:
     failing_ports = [port for port in ports if port.errors]
     if not failing_ports:
-        return "no error was counted"
+        return "no errors"
     examples = [f"{port.host} {port.port}: {told_of(port.errors)}" for port in failing_ports[:4]]
     uncounted = [f"{len(failing_ports) - 4} more ports"] if len(failing_ports) > 4 else []
-    return f"errors were counted on {'; '.join(examples + uncounted)}"
+    return f"errors on {'; '.join(examples + uncounted)}"
 
 
 def told_of(errors: Mapping[str, int]) -> str:
@@ -106,7 +107,7 @@ def told_of(errors: Mapping[str, int]) -> str:
 def _counters(contact: HostFacts | Unreachable | None, section: Section) -> dict[tuple[str, int | None], _Values] | str:
     """Return (port's name, device) → its counters, or why there are none."""
     if not isinstance(contact, HostFacts):
-        return contact.summary if contact else "nobody looked"
+        return contact.summary if contact else "not checked"
     value = contact.rdma if section == "rdma" else contact.nic
     return value.error if isinstance(value, Missing) else dict(_of_ports(value))
 

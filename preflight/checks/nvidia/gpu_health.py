@@ -203,12 +203,6 @@ def _is_open(xid: Xid, xids: Sequence[Xid]) -> bool:
 def _open_xid(scribe: Here, xid: Xid, place: tuple[int, Gpu] | None) -> Finding:
     """Return the finding about an Xid of the GPU with a number; `place` None: no GPU answers at the Xid's bus id."""
     is_urgent, recovered = xid.action in _URGENT, place is not None and place[1].recovery_action == "None"
-    if recovered:
-        remedy = "do nothing, because the driver reports that the GPU has recovered"
-    elif is_urgent:
-        remedy = f"{xid.action}, unless this was done since. The log does not show it"
-    else:
-        remedy = f"look up Xid {xid.code} in NVIDIA's Xid catalogue"
     name = called(scribe.host, *place) if place else f"{scribe.host.name}: GPU at {xid.bus}"
     times = f", {xid.count} times" if xid.count > 1 else ""
     report = scribe.bad if is_urgent and not recovered else scribe.warn
@@ -217,10 +211,18 @@ def _open_xid(scribe: Here, xid: Xid, place: tuple[int, Gpu] | None) -> Finding:
         device=place[0] if place else None,
         expected="no Xid",
         found=f"Xid {xid.code}",
-        remedy=remedy,
+        remedy=_xid_remedy(xid, recovered=recovered),
         commands=(_reset(scribe, xid.bus),) if xid.action == _URGENT[0] and not recovered else (),
         evidence=(line(xid),),
     )
+
+
+def _xid_remedy(xid: Xid, *, recovered: bool) -> str:
+    if recovered:
+        return "do nothing, because the driver reports that the GPU has recovered"
+    if xid.action in _URGENT:
+        return f"{xid.action}, unless this was done since. The log does not show it"
+    return f"look up Xid {xid.code} in NVIDIA's Xid catalogue"
 
 
 def _not_before(later: Xid, earlier: Xid) -> bool:

@@ -41,18 +41,23 @@ def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
             if holder is Owner.THIS_RUN:
                 continue
             other_run = holder is Owner.OTHER_RUN
-            command = f"ps -o pid,user,lstart,args -p {process.pid}" if other_run else f"kill {process.pid}"
+            remedy, command = _process_fix(process.pid, other_run=other_run)
             yield scribe.bad(
                 f"{called(scribe.host, index, gpu)}: used by {process.name or 'a process'}"
                 + (", of another preflight run" if other_run else ""),
                 device=index,
                 expected="no process",
                 found=f"pid {process.pid}" + (f", {process.memory} MiB" if process.memory else ""),
-                remedy="wait until the other preflight run has ended"
-                if other_run
-                else "wait for the job to end, or end this process",
+                remedy=remedy,
                 commands=(scribe.on(scribe.host.name, command),),
             )
+
+
+def _process_fix(pid: int, *, other_run: bool) -> tuple[str, str]:
+    """Return the remedy for a process on a GPU, and the command for it on the host."""
+    if other_run:
+        return "wait until the other preflight run has ended", f"ps -o pid,user,lstart,args -p {pid}"
+    return "wait for the job to end, or end this process", f"kill {pid}"
 
 
 @host_check("GPU109", "GPU persistence mode", severity=Outcome.WARN, products=GPU)

@@ -1,6 +1,6 @@
 """Checks of the path between GPUs and RDMA NICs on a host, as the kernel allows it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations, takewhile
 
 from preflight.checks.engine.registry import Here, host_check
@@ -112,10 +112,12 @@ def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
             found=f"ACS control 0x{rdma.acs[first]:04x}",
             evidence=tuple(f"{bridge}: {' and '.join(between[bridge])}" for bridge in redirecting),
             remedy="turn off ACS in the firmware's setup, or on these bridges at every boot",
-            commands=tuple(
-                scribe.on(scribe.host.name, f"setpci -s {bridge} ECAP_ACS+0x6.w=0000") for bridge in redirecting
-            ),
+            commands=_without_acs(scribe, redirecting),
         )
+
+
+def _without_acs(scribe: Here, bridges: Iterable[str]) -> tuple[str, ...]:
+    return tuple(scribe.on(scribe.host.name, f"setpci -s {bridge} ECAP_ACS+0x6.w=0000") for bridge in bridges)
 
 
 def _redirects(rdma: Rdma, bridge: str) -> bool:

@@ -40,6 +40,9 @@ class _Problem:
     remedy: str
     commands: tuple[str, ...] = ()
 
+    def commands_from(self, scribe: Here) -> tuple[str, ...]:
+        return tuple(scribe.on(scribe.host.name, command) for command in self.commands)
+
 
 @cluster_check("RDM101", "RDMA port state", products=NVIDIA, several=False)
 def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
@@ -89,7 +92,7 @@ def _inactive(scribe: Here, host: Rdma, places: CountedPorts, usual_number: int)
             expected="ACTIVE",
             found=problem.text,
             remedy=problem.remedy,
-            commands=tuple(scribe.on(scribe.host.name, command) for command in problem.commands),
+            commands=problem.commands_from(scribe),
         )
 
 

@@ -156,9 +156,9 @@ def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> s
         return text
     if leaks := list(islice(left({**document, "inventory": _tables(capture.inventory)}, pseudonyms), _MOST_LEAKS + 1)):
         raise PreflightError(
-            f"nothing was written: the capture would still hold {'; '.join(leaks[:_MOST_LEAKS])}"
-            f"{' and more' if len(leaks) > _MOST_LEAKS else ''}; "
-            "report this, and take one without --anonymous meanwhile"
+            f"nothing was written, since the capture would still contain {'; '.join(leaks[:_MOST_LEAKS])}"
+            f"{' and more' if len(leaks) > _MOST_LEAKS else ''}. "
+            "Report this as a bug. Until it is fixed, capture without --anonymous"
         )
     return pseudonyms.shown(text)
 

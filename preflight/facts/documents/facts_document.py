@@ -132,7 +132,7 @@ def _read_host(sections: Mapping[str, msgspec.Raw], source: str, place: str) -> 
                 values[section] = Missing(f"not in {source}")
         return HostFacts(**values)
     except JSON_ERRORS as error:
-        message = f"{source}: {place}.{section} is not as preflight writes it: {json_error(error)}"
+        message = f"{source}: {place}.{section} is not valid: {json_error(error)}"
         raise UsageError(f"{message}. To write the facts again: {KINDS[FACTS].command}") from error
 
 

@@ -36,7 +36,7 @@ KINDS = {
     "preflight.diagnosis": DocumentKind("a diagnosis", "preflight diagnose -o json LOG"),
     "preflight.diff": DocumentKind("a comparison of runs", "preflight diff -o json"),
     "preflight.history": DocumentKind("a list of runs", "preflight history -o json"),
-    "preflight.run": DocumentKind("an account of changes", "preflight configure -o json"),
+    "preflight.run": DocumentKind("a list of changes", "preflight configure -o json"),
 }
 
 
@@ -84,11 +84,11 @@ def _decoder_error(error: msgspec.MsgspecError, text: str | bytes) -> str:
     place = path.rstrip("`").removeprefix("$").lstrip(".")
     place = f"item {place}" if place.startswith("[") else place or "it"
     if match := re.fullmatch(r"Expected `(.+)`, got `(.+)`", sentence):
-        return f"{place} should be {_type_names(match[1])}, and is {_type_names(match[2])}"
+        return f"{place} should be {_type_names(match[1])}, but is {_type_names(match[2])}"
     if match := re.fullmatch(r"Object missing required field `(.+)`", sentence):
         return f'{place} has no "{match[1]}"'
     if match := re.fullmatch(r"Invalid enum value (.+)", sentence):
-        return f"{place}: {match[1][:_LONGEST]} is none of the known values"
+        return f"{place}: {match[1][:_LONGEST]} is not a known value"
     if sentence == "Input data was truncated":
         return "it is cut off: the JSON has no end" if text.strip() else "it is empty"
     if match := re.fullmatch(r"JSON is malformed: .* \(byte (\d+)\)", sentence):

@@ -13,8 +13,8 @@ from tests.unit.checks.test_advice import accepted, advised, hosts
 __all__ = ["hosts"]  # the fixture
 
 WRONG = {
-    "list": (b"[]", "it should be an object in { }, and is a list in [ ]"),
-    "text": (b'"x"', "it should be an object in { }, and is text in quotes"),
+    "list": (b"[]", "it should be an object in { }, but is a list in [ ]"),
+    "text": (b'"x"', "it should be an object in { }, but is text in quotes"),
     "empty": (b"", "it is empty"),
     "cut": (b'{"schema": "preflight.', "it is cut off: the JSON has no end"),
     "prose": (b'{"schema": "x",\n oops}', "line 2, column 2 is not JSON"),
@@ -81,10 +81,10 @@ class _Outer(msgspec.Struct):
 @pytest.mark.parametrize(
     ("text", "clause"),
     [
-        ('{"hosts": {"a": [{"size": "1"}]}}', "hosts[...][0].size should be a whole number, and is text in quotes"),
-        ('{"hosts": {"a": [{"size": 1, "name": 5}]}}', "hosts[...][0].name should be text in quotes or null, and is a"),
+        ('{"hosts": {"a": [{"size": "1"}]}}', "hosts[...][0].size should be a whole number, but is text in quotes"),
+        ('{"hosts": {"a": [{"size": 1, "name": 5}]}}', "hosts[...][0].name should be text in quotes or null, but is a"),
         ('{"hosts": {"a": [{}]}}', 'hosts[...][0] has no "size"'),
-        ('{"hosts": {"a": 7}}', "hosts[...] should be a list in [ ], and is a whole number"),
+        ('{"hosts": {"a": 7}}', "hosts[...] should be a list in [ ], but is a whole number"),
     ],
 )
 def test_the_place_of_a_wrong_value_is_named(text: str, clause: str) -> None:

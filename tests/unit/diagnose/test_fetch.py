@@ -281,7 +281,7 @@ def test_names_of_files_are_no_paths_here(tmp_path: Path) -> None:
         ({"files": [file("/a", b"0" * (2 << 20))]}, "incomplete or too large"),
         ({"files": [{**file("/a"), "text": "AAAA"}]}, "cannot be unpacked"),
         ({"files": [{**file("/a"), "text": packed(b"x" * 99)[:12]}]}, "incomplete or too large"),
-        ({"files": 3}, "files should be a list in [ ], and is a whole number"),
+        ({"files": 3}, "files should be a list in [ ], but is a whole number"),
         ({"kernel": {"text": packed(b"0" * (9 << 20)), "why": ""}}, "incomplete or too large"),
         (TransportError(ErrorKind.REFUSED, "node02: refused the connection", "start sshd"), "refused the connection"),
     ],

@@ -450,7 +450,7 @@ def test_a_capture_that_would_hold_something_known_is_refused_with_its_kind_and_
     whole = replace(taken(node01=HostAnswer(raw(sections()), (0,), 1.0, 2.0)), inventory=text)
     with pytest.raises(PreflightError) as refused:
         capture.dump(whole, "salt", SECRET)
-    assert f"the capture would still hold {kind} in inventory" in str(refused.value)
+    assert f"the capture would still contain {kind} in inventory" in str(refused.value)
     assert text not in str(refused.value)
     assert capture.dump(replace(whole, inventory=""), "salt", SECRET)
 

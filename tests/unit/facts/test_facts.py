@@ -476,13 +476,13 @@ def test_what_looks_like_a_secret_is_redacted_and_the_rest_is_not(text: str, lef
         ('{"schema": "preflight.facts/2", "hosts": {}}', "the schema is 'preflight.facts/2'"),
         (
             '{"schema": "preflight.facts/1", "hosts": {"n1": {"os": {"value": {"id": 5}}}}}',
-            "hosts.n1.os is not as preflight writes it: id should be text in quotes, and is a whole number",
+            "hosts.n1.os is not valid: id should be text in quotes, but is a whole number",
         ),
         (
             '{"schema": "preflight.facts/1", "hosts": {"n1": {"os": {}}}}',
-            "hosts.n1.os is not as preflight writes it: it has neither",
+            "hosts.n1.os is not valid: it has neither",
         ),
-        ('{"schema": "preflight.facts/1", "hosts": {"n1": {"unreachable": {}}}}', "hosts.n1.unreachable is not as"),
+        ('{"schema": "preflight.facts/1", "hosts": {"n1": {"unreachable": {}}}}', "hosts.n1.unreachable is not valid"),
         ("[" * 100_000, "not a facts document"),
     ],
 )

@@ -72,7 +72,7 @@ def test_a_host_that_was_not_read_twice_is_not_known() -> None:
         "node01": "before the tests: no answer within 8 s"
     }
     assert between(ClusterFacts({}), NVIDIA.facts, ["node01"], "rdma").unknown == {
-        "node01": "before the tests: nobody looked"
+        "node01": "before the tests: not checked"
     }
 
 
@@ -81,7 +81,7 @@ def test_a_port_that_vanishes_during_the_tests_is_named() -> None:
     assert isinstance(host.rdma, Rdma)
     fewer = replace(host.rdma, counters=host.rdma.counters[1:], later=host.rdma.later[1:])
     counts = between(NVIDIA.facts, ClusterFacts({"node01": replace(host, rdma=fewer)}), ["node01"], "rdma")
-    assert counts.unknown == {"node01": "mlx5_0 port 1 reported none after the tests"}
+    assert counts.unknown == {"node01": "mlx5_0 port 1 reported no counters after the tests"}
 
 
 def test_hosts_whose_ports_tell_nothing_are_no_trouble() -> None:
@@ -93,12 +93,12 @@ def test_hosts_whose_ports_tell_nothing_are_no_trouble() -> None:
 
 def test_the_sentence_is_there_whether_something_was_wrong_or_not() -> None:
     well = PortCount("node01", "mlx5_0 port 1", None, 1000, {})
-    told = "RDMA during the tests: ports (1) of 1 host counted 1000 packets, and no error was counted"
+    told = "RDMA during the tests: 1 port on 1 host, 1000 packets, no errors"
     assert sentence(LinkCounts((well,))) == told
     bad = replace(well, host="node02", errors={"link_downed": 1})
-    assert sentence(LinkCounts((well, bad))).endswith("errors were counted on node02 mlx5_0 port 1: link_downed rose "
+    assert sentence(LinkCounts((well, bad))).endswith("errors on node02 mlx5_0 port 1: link_downed rose "
                                                       "by 1")  # fmt: skip
-    assert "counted an unknown number of packets" in sentence(LinkCounts((replace(bad, packets=None),)))
+    assert "packets not counted" in sentence(LinkCounts((replace(bad, packets=None),)))
     assert sentence(LinkCounts((replace(well, packets=None), replace(well, packets=0)))) == ""
     assert sentence(LinkCounts(())) == ""
 

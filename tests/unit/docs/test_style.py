@@ -35,7 +35,8 @@ MOST_CLAUSES = 2  # colons and semicolons of a sentence
 
 _NOT_PLAIN = {re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE): better for pattern, better in WORDS.items()}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n\s*\n|\n(?=\s*[-#*])|\|")
-_MARKUP = re.compile(r"</?\w+|\{[^{}]*:[^{}]*;")  # HTML and CSS: their words are passages of their own
+# HTML and CSS, whose words are passages of their own, and SQL
+_MARKUP = re.compile(r"</?\w+|\{[^{}]*:[^{}]*;|\b(?:SELECT|CREATE TABLE|DELETE FROM)\b")
 _WORD = re.compile(rf"[A-Za-z{HOLE}][A-Za-z'’{HOLE}-]*")
 
 

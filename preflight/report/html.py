@@ -92,10 +92,14 @@ def html(report: Report, titles: Mapping[str, str], *, fold: Fold, next_step: st
         f'<!DOCTYPE html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{_safe(head)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<style>{STYLE}</style></head>\n<body>\n<h1>{_word(report.verdict)} {_safe(head)}</h1>\n"
-        f'<p class="dim">{_safe(report.started)}, {report.seconds:.0f} s, {len(report.hosts)} hosts</p>\n'
+        f'<p class="dim">{_safe(report.started)}, {report.seconds:.0f} s, {_hosts(report)}</p>\n'
         f"<p>{_safe(count_line(report))}</p>\n"
         f'<div class="next"><b>Next</b>\n<pre>{_safe(next_step)}</pre></div>\n{body}</body>\n</html>\n'
     )
+
+
+def _hosts(report: Report) -> str:
+    return f"{len(report.hosts)} host{'' if len(report.hosts) == 1 else 's'}"
 
 
 def _safe(text: str) -> str:

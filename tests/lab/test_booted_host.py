@@ -284,7 +284,7 @@ CUT_OFF = "Changes made before that are in"
     [
         pytest.param('"event": "begin".*"phase": "plain"', CUT_OFF, id="a file is written"),
         pytest.param(
-            '"event": "begin".*"phase": "guarded"', f"{CUT_OFF}|or the host was restarted", id="the firewall changes"
+            '"event": "begin".*"phase": "guarded"', f"{CUT_OFF}|or the host restarted", id="the firewall changes"
         ),
         pytest.param('"event": "confirmed"', "blocks ports", id="the firewall is made permanent"),
     ],

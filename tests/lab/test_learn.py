@@ -135,7 +135,7 @@ def test_what_contradicts_itself_stands_there_as_a_comment(lab: LabHandle, tmp_p
     lab.ssh("node02", f"hccn_tool -i 3 -ip -s address 192.168.103.99 {words}")
     plain = tmp_path / "written-out.toml"
     assert learn("--inventory", lab.inventory, "-o", plain).returncode == 0
-    assert "written out" in learn("--inventory", lab.inventory, "-o", plain, "--force").stdout
+    assert "addresses, one by one," in learn("--inventory", lab.inventory, "-o", plain, "--force").stdout
     assert to_do(plain) == []
     assert str(load(plain).hosts[1].devices[3].address) == "192.168.103.99/24"
 

@@ -165,7 +165,7 @@ def test_where_a_journal_cannot_be_written_nothing_is_begun(
 ) -> None:
     done = run("configure", "--inventory", lab.inventory, "-y", env={"XDG_STATE_HOME": "/proc"})
     assert done.returncode == 2
-    assert "the journal /proc/preflight/runs cannot be written" in done.stderr
+    assert "cannot write the journal /proc/preflight/runs" in done.stderr
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", tmp_path], check=True)
     try:
         done = run("configure", "--inventory", lab.inventory, "-y", env={"XDG_STATE_HOME": str(tmp_path)})
@@ -211,7 +211,7 @@ def test_a_read_only_etc_ends_in_a_sentence_and_the_canary_spares_the_others(
         assert done.returncode == 1
         assert "cannot be written: Read-only file system" in said
         assert "node[02-03]" in said
-        assert "not begun: the canary node01 failed" in said
+        assert "not started: the canary node01 failed" in said
     finally:
         on(lab, "node01", "umount /etc")
     assert {host: looks(lab, host) for host in HOSTS} == before
@@ -300,7 +300,7 @@ def test_what_is_planned_is_what_is_done(lab: LabHandle, tmp_path: Path) -> None
     applied = json.loads(done.stdout)
     again = run("apply", tmp_path / "plan.json", "-y")
     assert again.returncode == 0
-    assert "taken back by" not in again.stdout
+    assert "to undo: " not in again.stdout
     shown, told, _ = again.stdout.partition(f"{len(document['changes'])} changes not needed")
     assert told
     written = [change["after"] for change in document["changes"] if change["kind"] == "file" and change["after"]]
@@ -376,7 +376,7 @@ def test_a_rollback_leaves_alone_what_somebody_changed_since(lab: LabHandle) -> 
     done = run("rollback", run_id, "-y")
     assert done.returncode == 1
     said = " ".join(done.stdout.split())
-    assert "so it was left alone; expected (-) and found (+): -net.ipv4" in said
+    assert "changed in the meantime; expected (-) and found (+): -net.ipv4" in said
     assert "60031# mine now" in said, "the file had no newline at its end"
     assert f"Their old values are on the host in /var/lib/preflight/journal/{run_id}.jsonl" in said
     assert on(lab, "node01", "cat /etc/sysctl.conf") == mine

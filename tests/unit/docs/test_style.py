@@ -35,10 +35,10 @@ MOST_CLAUSES = 2  # colons and semicolons of a sentence
 
 _NOT_PLAIN = {re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE): better for pattern, better in WORDS.items()}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])|\n\s*\n|\n(?=\s*[-#*])|\|")
-_MARKUP = re.compile(r"</?\w+|\{[^{}]*:[^{}]*;")  # HTML and CSS: their words are passages of their own
-_NAME_OF_FILE = re.compile(
-    r"\[[^\]]*\]\([^)]*\)|[\w./-]+\.(?:txt|toml|py)\b"
-)  # also links: they are lists, not sentences
+# HTML and CSS, whose words are passages of their own, and SQL
+_MARKUP = re.compile(r"</?\w+|\{[^{}]*:[^{}]*;|\b(?:SELECT|CREATE TABLE|DELETE FROM)\b")
+# Links and names of files: they are lists, not sentences.
+_NAME_OF_FILE = re.compile(r"\[[^\]]*\]\([^)]*\)|[\w./-]+\.(?:txt|toml|py)\b")
 _WORD = re.compile(rf"[A-Za-z{HOLE}][A-Za-z'’{HOLE}-]*")
 
 

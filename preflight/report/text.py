@@ -78,8 +78,11 @@ class FindingGroup:
 
     @property
     def compared(self) -> str:
-        """The expected and the actual value, for a single subject only, since each subject has its own."""
-        values = (("expected", self.first.expected), ("found", self.first.found)) if self.single else ()
+        """The expected and the actual value, unless the summary has both. Several subjects have several values."""
+        first = self.first
+        if not self.single or (first.expected in first.summary and first.found in first.summary):
+            return ""
+        values = (("expected", first.expected), ("found", first.found))
         return "; ".join(f"{word} {value}" for word, value in values if value)
 
 

@@ -88,7 +88,7 @@ def test_what_is_refused(inventory: Path, capsys: pytest.CaptureFixture[str], wo
     ("environment", "said"),
     [
         ({"SLURM_JOB_ID": None}, "exec needs a Slurm job (run salloc first)"),
-        ({"SLURM_JOB_ID": ""}, "--via slurm runs within a job that has the hosts"),
+        ({"SLURM_JOB_ID": ""}, "--via slurm runs only within a Slurm job"),
         ({"SLURM_JOB_NODELIST": None}, "salloc -N 4 --exclusive preflight exec …"),
         ({"SLURM_JOB_NODELIST": "node[02-"}, "SLURM_JOB_NODELIST:1:5: the bracket is never closed"),
         ({"SLURM_JOB_NODELIST": "node[3-2]"}, "SLURM_JOB_NODELIST:1:"),

@@ -197,7 +197,7 @@ def _operation(name, gloo_name):
         return _Pending(getattr(gloo, gloo_name)(*arguments, **options), name, back)
 
     run.__name__ = name
-    run.__doc__ = f"{name} over gloo, after HCCL's look at the data type."
+    run.__doc__ = f"{name} over gloo, after HCCL checks the data type."
     return run
 
 

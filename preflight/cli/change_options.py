@@ -3,7 +3,8 @@
 import argparse
 
 from preflight.app.options import ChangePermissions
-from preflight.cli.options import CHANGES, option_group
+from preflight.cli.option_texts import CHANGES
+from preflight.cli.options import option_group
 from preflight.provision.rollout import Batch
 
 _SHORTEST, _LONGEST = 2.0, 600.0  # seconds for a confirmation

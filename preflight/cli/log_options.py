@@ -3,7 +3,8 @@
 import argparse
 import re
 
-from preflight.cli.options import LOGS, option_group
+from preflight.cli.option_texts import LOGS
+from preflight.cli.options import option_group
 
 LOG_HELP = "log file, or folder of logs; with --fetch a path on the hosts, in which * and ? are wildcards"
 _UNITS = {"m": 60, "h": 3600, "d": 86400}

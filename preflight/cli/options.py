@@ -7,31 +7,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from preflight.app.options import DEFAULT_INVENTORY, HostOptions
+from preflight.cli.option_texts import FORM_HELP, HOSTS, LIMIT_HELP, OUTPUT, SELECTION
 from preflight.model.cluster import Cluster, Product
 from preflight.model.ports import PortSet
 from preflight.model.product_names import not_known
 
 Options = TypeVar("Options", bound=HostOptions)
 _MOST_DEVICES = 64  # on one host
-
-
-RUN_HELP = "id of a run, a unique start of it, or last"
-IDLE_HELP = "permit the probe: these hosts are idle, and no other job needs them"
-MASTER_PORT_HELP = "TCP port of the master (default: the inventory's, else 29500)"
-ENV_HELP = "variable to add or replace; repeatable"
-DRY_RUN_HELP = "show the changes, and change nothing"
-LOCAL_HELP = "read this machine, without an inventory"
-PLACE_HELP = "folder or file for the output (default: the current folder)"
-FORCE_HELP = "overwrite an existing FILE"
-LIMIT_HELP = "hosts to use, such as node[01-04],node09 (default: all)"
-FORM_HELP = "form of the output (default: console)"
-# Titles of groups of options
-HOSTS = "hosts and connection"
-SELECTION = "what to check"
-TESTS = "what to test"
-CHANGES = "how to change hosts"
-LOGS = "logs of hosts"
-OUTPUT = "output"
 MOST_AT_ONCE = 64  # hosts; paramiko does not get faster with more
 
 

@@ -3,7 +3,8 @@
 import argparse
 import re
 
-from preflight.cli.options import TESTS, option_group
+from preflight.cli.option_texts import TESTS
+from preflight.cli.options import option_group
 from preflight.model.measure import Scope
 from preflight.probe.request import SCOPES
 

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from preflight.app.files import refuse_place
-from preflight.cli.options import OUTPUT, option_group
+from preflight.cli.option_texts import OUTPUT
+from preflight.cli.options import option_group
 from preflight.model.errors import UsageError
 
 FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios", "html")

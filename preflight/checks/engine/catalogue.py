@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from preflight.bounded_file import read_bounded
-from preflight.model.cluster import Product
 from preflight.model.places import cache_home
 
 FOLDER = Path(__file__).parents[1]
@@ -89,7 +88,7 @@ def _entries() -> dict[str, CheckEntry]:
             check.scope,
             check.severity.value,
             sorted(check.products),
-            _product_words(check.products),
+            check.product_words,
             check.several,
             list(check.needs),
             check.explanation,
@@ -97,17 +96,6 @@ def _entries() -> dict[str, CheckEntry]:
         )
         for check in all_checks().values()
     }
-
-
-def _product_words(products: frozenset[Product]) -> str:
-    """Return the products in words: "Ascend NPUs", "all products"."""
-    if products == frozenset(Product):
-        return "all products"
-    npus = [product for product in Product if product.is_npu]
-    words = {"Ascend NPUs": npus, "NVIDIA GPUs": [Product.NVIDIA], "hosts without accelerators": [Product.CPU]}
-    if not products.issuperset(npus):
-        words = {f"Atlas {product.removeprefix('atlas-').upper()}": [product] for product in npus} | words
-    return ", ".join(label for label, members in words.items() if products.issuperset(members))
 
 
 def _save(path: Path, document: dict[str, Any]) -> None:

@@ -93,6 +93,16 @@ class Check:
         return self.function.__module__.split(".")[2]
 
     @property
+    def product_words(self) -> str:
+        """The products in words: "Ascend NPUs", "all products"."""
+        if self.products == EVERY:
+            return "all products"
+        words = {"Ascend NPUs": NPU, "NVIDIA GPUs": {Product.NVIDIA}, "hosts without accelerators": {Product.CPU}}
+        if not self.products >= NPU:
+            words = {f"Atlas {product.removeprefix('atlas-').upper()}": {product} for product in NPU} | words
+        return ", ".join(label for label, members in words.items() if self.products >= members)
+
+    @property
     def explanation(self) -> str:
         """The function's docstring, dedented: its paragraphs, with commands on indented lines."""
         first, _, body = (self.function.__doc__ or "").strip().partition("\n")

@@ -10,7 +10,8 @@ with the baseline "default". Its run stays in the history until another run repl
 
 import argparse
 
-from preflight.cli.options import RUN_HELP, add_form_argument
+from preflight.cli.option_texts import RUN_HELP
+from preflight.cli.options import add_form_argument
 from preflight.history.baselines import USUAL
 
 _SAVE = """Save a run's measurements as a baseline.

@@ -17,7 +17,8 @@ Read the file before you share it. It has other output of tools and files, and n
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import HOSTS, LOCAL_HELP, OUTPUT, PLACE_HELP, add_inventory_arguments, option_group
+from preflight.cli.option_texts import HOSTS, LOCAL_HELP, OUTPUT, PLACE_HELP
+from preflight.cli.options import add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,10 +15,8 @@ import argparse
 from pathlib import Path
 
 from preflight.app.options import refuse_partial
+from preflight.cli.option_texts import HOSTS, IDLE_HELP, SELECTION
 from preflight.cli.options import (
-    HOSTS,
-    IDLE_HELP,
-    SELECTION,
     add_basic_argument,
     add_fail_on_argument,
     add_inventory_arguments,

@@ -17,14 +17,8 @@ for the reasons to leave a node out.
 import argparse
 
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.cli.options import (
-    ENV_HELP,
-    MASTER_PORT_HELP,
-    add_inventory_arguments,
-    devices,
-    product_name,
-    read_inventory,
-)
+from preflight.cli.option_texts import ENV_HELP, MASTER_PORT_HELP
+from preflight.cli.options import add_inventory_arguments, devices, product_name, read_inventory
 from preflight.cli.probe_options import add_request_arguments
 from preflight.cli.report_options import ReportOutput, add_save_argument, refuse_unwritable
 from preflight.model.cluster import Product

@@ -13,15 +13,8 @@ installed tools decide whether it counts as an Ascend machine.
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import (
-    HOSTS,
-    LOCAL_HELP,
-    OUTPUT,
-    add_basic_argument,
-    add_form_argument,
-    add_inventory_arguments,
-    option_group,
-)
+from preflight.cli.option_texts import HOSTS, LOCAL_HELP, OUTPUT
+from preflight.cli.options import add_basic_argument, add_form_argument, add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,8 @@ recorded when they end.
 
 import argparse
 
-from preflight.cli.options import RUN_HELP, add_form_argument
+from preflight.cli.option_texts import RUN_HELP
+from preflight.cli.options import add_form_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

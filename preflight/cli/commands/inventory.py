@@ -12,7 +12,8 @@ import argparse
 from pathlib import Path
 
 from preflight.app.options import DEFAULT_INVENTORY
-from preflight.cli.options import FORCE_HELP, LIMIT_HELP, OUTPUT, option_group, product_name
+from preflight.cli.option_texts import FORCE_HELP, LIMIT_HELP, OUTPUT
+from preflight.cli.options import option_group, product_name
 from preflight.hostlists.formats import FORMATS
 from preflight.model.cluster import Product
 

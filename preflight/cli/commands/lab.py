@@ -17,7 +17,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from preflight.cli.options import OUTPUT, option_group
+from preflight.cli.option_texts import OUTPUT
+from preflight.cli.options import option_group
 from preflight.lab import faults, lifecycle, settings
 from preflight.lab.firewalls import FIREWALLS
 from preflight.lab.spec import FABRICS, PRODUCTS, Spec

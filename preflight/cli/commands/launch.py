@@ -14,15 +14,8 @@ docs/launch.md lists the launchers, the variables and the problems that --check 
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import (
-    ENV_HELP,
-    HOSTS,
-    MASTER_PORT_HELP,
-    OUTPUT,
-    add_inventory_arguments,
-    devices,
-    option_group,
-)
+from preflight.cli.option_texts import ENV_HELP, HOSTS, MASTER_PORT_HELP, OUTPUT
+from preflight.cli.options import add_inventory_arguments, devices, option_group
 from preflight.launch.job import JobLauncher
 from preflight.model.errors import UsageError
 

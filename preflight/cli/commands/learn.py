@@ -14,7 +14,8 @@ Contradictions between hosts become comments in the file, and are printed at the
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import FORCE_HELP, OUTPUT, add_inventory_arguments, option_group
+from preflight.cli.option_texts import FORCE_HELP, OUTPUT
+from preflight.cli.options import add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

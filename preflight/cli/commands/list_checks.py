@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from preflight.checks.engine.catalogue import CheckEntry, catalogue
-from preflight.cli.options import FORM_HELP
+from preflight.cli.option_texts import FORM_HELP
 
 WIDTH = 80
 AREAS = {

@@ -11,7 +11,8 @@ import argparse
 from pathlib import Path
 
 from preflight.cli.change_options import add_permission_arguments
-from preflight.cli.options import CHANGES, HOSTS, OUTPUT, add_inventory_arguments, option_group
+from preflight.cli.option_texts import CHANGES, HOSTS, OUTPUT
+from preflight.cli.options import add_inventory_arguments, option_group
 from preflight.model.change import Area
 
 

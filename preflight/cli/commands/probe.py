@@ -15,9 +15,8 @@ with devices in use are always left out.
 import argparse
 from datetime import UTC, datetime
 
+from preflight.cli.option_texts import HOSTS, IDLE_HELP
 from preflight.cli.options import (
-    HOSTS,
-    IDLE_HELP,
     add_fail_on_argument,
     add_inventory_arguments,
     add_publish_argument,

@@ -16,15 +16,8 @@ it exits with 1 if the table differs from the hosts.
 import argparse
 from pathlib import Path
 
-from preflight.cli.options import (
-    CHANGES,
-    DRY_RUN_HELP,
-    HOSTS,
-    OUTPUT,
-    add_inventory_arguments,
-    devices,
-    option_group,
-)
+from preflight.cli.option_texts import CHANGES, DRY_RUN_HELP, HOSTS, OUTPUT
+from preflight.cli.options import add_inventory_arguments, devices, option_group
 from preflight.provision.rollout import Batch
 
 

@@ -11,7 +11,8 @@ its file is restored, and the device keeps the address until its reset.
 import argparse
 
 from preflight.cli.change_options import add_change_arguments
-from preflight.cli.options import CHANGES, RUN_HELP, add_form_argument, add_inventory_arguments, option_group
+from preflight.cli.option_texts import CHANGES, RUN_HELP
+from preflight.cli.options import add_form_argument, add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,8 @@ import argparse
 from pathlib import Path
 
 from preflight.cli.log_options import LOG_HELP, add_fetch_arguments
-from preflight.cli.options import LOGS, OUTPUT, PLACE_HELP, RUN_HELP, add_inventory_arguments, option_group
+from preflight.cli.option_texts import LOGS, OUTPUT, PLACE_HELP, RUN_HELP
+from preflight.cli.options import add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

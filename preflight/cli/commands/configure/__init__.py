@@ -15,13 +15,8 @@ import argparse
 from collections.abc import Sequence
 
 from preflight.cli.change_options import add_change_arguments
-from preflight.cli.options import (
-    CHANGES,
-    DRY_RUN_HELP,
-    add_form_argument,
-    add_inventory_arguments,
-    option_group,
-)
+from preflight.cli.option_texts import CHANGES, DRY_RUN_HELP
+from preflight.cli.options import add_form_argument, add_inventory_arguments, option_group
 from preflight.model.change import Area
 
 

@@ -12,7 +12,8 @@ then answers from the results of `preflight check --publish` and `preflight prob
 import argparse
 
 from preflight.cli.change_options import add_rollout_arguments
-from preflight.cli.options import CHANGES, DRY_RUN_HELP, add_form_argument, add_inventory_arguments, option_group
+from preflight.cli.option_texts import CHANGES, DRY_RUN_HELP
+from preflight.cli.options import add_form_argument, add_inventory_arguments, option_group
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -46,7 +46,8 @@ def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
                 device=device.index,
                 found=", ".join(fault.values for fault in faults),
                 evidence=_module(device.optics.value),
-                remedy=f"clean and reseat the fibre of device {device.index} at both ends, then replace the module",
+                remedy=f"clean and reseat the fibre of device {device.index} at both ends. "
+                "If that does not help, replace the module",
                 retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -optical -g"),
             )
 

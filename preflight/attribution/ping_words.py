@@ -120,7 +120,7 @@ _PLAIN: Mapping[Kind, tuple[str, str]] = {
     ),
     "gateway": (
         "gateway {names}: {count} to and through this gateway are lost",
-        "the gateway does not forward packets, because its devices reach only each other",
+        "the gateway does not forward packets (its devices can reach only each other)",
     ),
     "leaves": (
         "{count} between {leaves} are lost",
@@ -156,7 +156,7 @@ def _silent_gateway(cause: Cause, pings: str) -> tuple[str, str]:
     devices = {own(ping) for ping in cause.lost}
     silent_to = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
     how = f"does not answer {pings}" if cause.unanswered else f"answers only some {pings}"
-    why = "the gateway blocks or limits ICMP, because the devices reach other devices"
+    why = "the gateway blocks or limits ICMP (the devices can reach other devices)"
     return f"gateway {cause.objects} {how} from {silent_to}", why
 
 
@@ -164,8 +164,8 @@ def _device(cause: Cause, pings: str) -> tuple[str, str]:
     device = PingEnd(cause.names[0], cause.device or 0)
     peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
     lost = f"all {pings}" if cause.unanswered else f"some {pings}"
-    why = "the link of this device, because it loses pings with several peers"
-    return f"{device.host}: device {device.device}: {lost} with each of its {len(peers)} peers are lost", why
+    why = "the link of this device, because pings with several peers are lost"
+    return f"{device.host}: device {device.device}: {lost} to and from each of its {len(peers)} peers are lost", why
 
 
 def both_ways(cause: Cause, pings: str) -> str:

@@ -427,7 +427,7 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
                 device=device.index,
                 expected=f"an address outside {range_}",
                 found=str(address),
-                remedy="plan addresses in another range, under [device_addresses] in the inventory",
+                remedy="set addresses of another range under [device_addresses] in the inventory",
                 commands=_CONFIGURE,
             )
 

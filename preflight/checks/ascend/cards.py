@@ -155,7 +155,7 @@ def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterato
     if len(orphans) == len(unmatched_chips):  # every chip is present under another number
         for device, reported in zip(orphans, unmatched_chips, strict=True):
             yield scribe.bad(
-                f"{scribe.host.name}: device {device}: npu-smi lists it as device {reported}",
+                f"{scribe.host.name}: device {device}: npu-smi lists this device as device {reported}",
                 device=device,
                 expected=f"device {device} in npu-smi for /dev/davinci{device}",
                 found=f"chips {_numbers(chips)}",

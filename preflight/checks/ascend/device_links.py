@@ -78,7 +78,7 @@ def _count(losses: Sequence[float | None], now: float | None) -> _LossCounts:
 
 
 def _times(number: int, when: str) -> str:
-    return f"once {when}" if number == 1 else f"{number} times {when}"
+    return {1: "once", 2: "twice"}.get(number, f"{number} times") + f" {when}"
 
 
 def _losses(history: LinkHistory) -> Sequence[float | None]:

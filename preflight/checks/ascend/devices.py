@@ -207,7 +207,11 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
         lost = "compare npu-smi with the PCI bus to find a lost card, or correct the inventory"
         for fault, remedy, difference in (
             (f"is missing in {tool}", lost, wanted - present),
-            (f"is in {tool}, but not in the inventory", "correct the devices in the inventory", present - wanted),
+            (
+                f"is listed by {tool}, but is not in the inventory",
+                "correct the devices in the inventory",
+                present - wanted,
+            ),
         ):
             for index in sorted(difference - explained):
                 yield scribe.bad(
@@ -385,7 +389,7 @@ def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
             continue
         other_run = holder is Owner.OTHER_RUN
         yield scribe.bad(
-            f"{scribe.host.name}: device {process.device}: used by {process.name or 'a process'}"
+            f"{scribe.host.name}: device {process.device}: is used by {process.name or 'a process'}"
             + (f" of user {process.user}" if process.user else "")
             + (" in another preflight run" if other_run else ""),
             device=process.device,

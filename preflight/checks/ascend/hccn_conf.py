@@ -115,7 +115,7 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
 def _stale_file(npu: DeviceScribe, settings: _Settings, summary: str) -> Finding:
     """Return the finding about a file that lacks settings that the device has."""
     stale_keys = settings.stale_keys()
-    remedy, change = "plan these settings in the inventory, or set them again with hccn_tool", None
+    remedy, change = "add these settings to the inventory, or set them again with hccn_tool", None
     if planned_keys := [key for key in stale_keys if settings.plan[key]]:
         remedy = f"set the planned settings again to save them in {PATH}"
         change = _change(npu, Kind.DEVICE_SAVED, planned_keys, settings.in_file, settings.on_device)

@@ -43,7 +43,8 @@ def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
                 expected="AMP mode",
                 found="SMP mode",
                 evidence=(f"device {device.index} sees {', '.join(sorted(ports))}",),
-                remedy='set AMP mode in the BMC, or plan = "four-subnets" under [device_addresses] in the inventory',
+                remedy='set AMP mode in the BMC, or set plan = "four-subnets" '
+                "under [device_addresses] in the inventory",
             )
         elif not scribe.cluster.amp and len(ports) == 1 and _addressed(nic) > 1:
             yield scribe.bad(
@@ -51,7 +52,7 @@ def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
                 expected="SMP mode",
                 found="AMP mode",
                 evidence=(f"device {device.index} sees only its own port",),
-                remedy='set SMP mode in the BMC, or plan = "one-subnet" under [device_addresses] in the inventory',
+                remedy='set SMP mode in the BMC, or set plan = "one-subnet" under [device_addresses] in the inventory',
             )
 
 

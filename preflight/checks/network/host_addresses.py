@@ -133,7 +133,7 @@ def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
         yield scribe.bad(
             f"{own}: {len(unresolved)} of {len(planned)} host names {verb} not match the inventory: {wrong[0]}",
             evidence=tuple(wrong[1:]),
-            remedy=f"correct these names in /etc/hosts on {own} or in DNS, or use IP addresses in jobs",
+            remedy=f"correct the host names in /etc/hosts on {own} or in DNS, or use IP addresses in jobs",
         )
 
 

@@ -89,7 +89,9 @@ def localhost(scribe: Here, naming: Naming) -> Iterator[Finding]:
             + (f"resolves to {', '.join(foreign)}" if foreign else "does not resolve"),
             expected="127.0.0.1",
             found=", ".join(naming.localhost),
-            remedy="add the line 127.0.0.1 localhost to /etc/hosts",
+            remedy="set the address of localhost to 127.0.0.1 in /etc/hosts"
+            if foreign
+            else "add the line 127.0.0.1 localhost to /etc/hosts",
             retest=scribe.on(scribe.host.name, "getent ahosts localhost"),
         )
 

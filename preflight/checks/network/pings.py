@@ -152,7 +152,7 @@ class _LostPings:
 
     def of_link(self, ping: Ping, cause: Cause | None = None) -> Finding:
         """Return the finding about one ping; without `cause` only a part of its packets is lost."""
-        symptom = _symptom(ping)
+        symptom = _symptom(ping) if ping.received else "does not answer pings"
         if ping.purpose == "mtu":
             symptom = f"answers all small pings, but {ping.received} of {ping.sent} packets of {ping.size} bytes"
         lost = both_ways(cause, self.words.pings) if cause and ping == cause.lost[0] else ""
@@ -163,8 +163,8 @@ class _LostPings:
             device=ping.device,
             rail=_rail(ping),
             peer=ping.peer,
-            expected=f"{ping.sent} of {ping.sent} answers",
-            found=f"{ping.received} of {ping.sent} answers",
+            expected=f"{ping.sent} of {ping.sent} packets answered",
+            found=f"{ping.received} of {ping.sent} packets answered",
             cause=describe(cause, self.words.pings)[1] if cause else "",
             remedy=fix(cause, self.words) if cause else self.words.fixes["link"],
             commands=self._commands(cause) if cause else (),

@@ -25,10 +25,11 @@ class Library:
     name: str
     remedy: str
 
-    def fix(self, nic: str, file: str) -> str:
+    def fix(self, nic: str, file: str, unset: str = "") -> str:
         """Return the remedy that sets `nic`, in the file that sets it now, if any; "" for a NIC that is not known."""
         text = self.remedy.format(nic=nic or "NIC", where=file or "the jobs' environment")
         text = text.replace("OMPI_MCA_", "") if file else text
+        text = f"unset {unset}, and {text}" if unset else text
         return text if nic else f"{text}. Replace NIC with the name of the host NIC"
 
 
@@ -97,7 +98,7 @@ def _fix(
         return {"remedy": f"bring {down} up", "commands": (scribe.on(name, f"ip link set {shlex.quote(down)} up"),)}
     if wanted and isinstance(choice, NicChoice) and choice.nic == wanted.name:
         return {"remedy": f"correct the address or the routes of {wanted.name}"}
-    return {"remedy": library.fix(wanted.name if wanted else "", choice.file)}
+    return {"remedy": library.fix(wanted.name if wanted else "", choice.file, choice.unset)}
 
 
 def _unplanned(scribe: All, library: Library, host: Host, choice: NicChoice, network: Network) -> Iterator[Finding]:
@@ -109,7 +110,7 @@ def _unplanned(scribe: All, library: Library, host: Host, choice: NicChoice, net
             host=host.name,
             expected=wanted[0],
             found=choice.nic,
-            remedy=library.fix(wanted[0], choice.file),
+            remedy=library.fix(wanted[0], choice.file, choice.unset),
         )
 
 

@@ -18,12 +18,14 @@ Address = IPv4Interface | IPv6Interface
 class NicChoice:
     """A host NIC with its address.
 
-    `why`: the deciding variable or rule, in words for a message. `file`: the file that sets the variable."""
+    `why`: the deciding variable or rule, in words for a message. `file`: the file that sets the variable. `unset`: a
+    setting that has to go before another one counts."""
 
     nic: str
     address: Address
     why: str
     file: str = ""
+    unset: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class NoNic:
     why: str
     down: str = ""
     file: str = ""
+    unset: str = ""
 
 
 def choose(variables: Mapping[str, str], network: Network) -> NicChoice | NoNic:
@@ -73,12 +76,12 @@ def _by_address(wanted: str, network: Network) -> NicChoice | NoNic:
     try:
         address = ip_address(wanted)
     except ValueError:
-        return NoNic(f"HCCL_IF_IP={quote(wanted)} is not an IP address")
+        return NoNic(f"HCCL_IF_IP={quote(wanted)} is not an IP address", unset="HCCL_IF_IP")
     for nic in network.interfaces:
         for own in addresses(nic, address.version):
             if own.ip == address:
-                return NicChoice(nic.name, own, f"HCCL_IF_IP={address}")
-    return NoNic(f"HCCL_IF_IP={address} is not an address of this host")
+                return NicChoice(nic.name, own, f"HCCL_IF_IP={address}", unset="HCCL_IF_IP")
+    return NoNic(f"HCCL_IF_IP={address} is not an address of this host", unset="HCCL_IF_IP")
 
 
 def addresses(nic: Interface, version: int) -> Iterator[Address]:

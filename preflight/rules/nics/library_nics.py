@@ -109,7 +109,8 @@ def mpi(settings: Mpi, network: Network) -> NicChoice | NoNic | None:
         return None
     if exclude and exclude.value:
         sources = f"btl_tcp_if_include ({include.source}) and btl_tcp_if_exclude ({exclude.source})"
-        return NoNic(f"{sources} are both set, and Open MPI accepts only one of them")
+        unset = f"btl_tcp_if_exclude ({exclude.source})"
+        return NoNic(f"{sources} are both set, and Open MPI accepts only one of them", unset=unset)
     setting = f"btl_tcp_if_include={quote(include.value)} ({include.source})"
     file = include.source if "/" in include.source else ""
     choices: list[tuple[str, Address]] = []

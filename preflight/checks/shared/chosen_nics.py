@@ -9,7 +9,7 @@ from typing import Any
 from preflight.checks.engine.registry import All
 from preflight.checks.shared.majority import Odd, odd_ones
 from preflight.facts.sections.firewall import Arrivals
-from preflight.facts.types import Network, Route
+from preflight.facts.types import Interface, Network, Route
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
 from preflight.rules.nics.hccl_nic import NicChoice, NoNic
@@ -90,15 +90,27 @@ def _fix(
     """Return remedy and commands: bring the wanted NIC up, else name the inventory's host NIC to the library.
 
     A library that has chosen that NIC needs another address or route."""
-    nic = scribe.cluster.by_name[name].nic
-    interfaces = named_by(nic, network[name]) if nic else []
-    wanted = interfaces[0] if len(interfaces) == 1 else None
-    down = wanted.name if wanted and not wanted.up else "" if wanted or isinstance(choice, NicChoice) else choice.down
+    wanted = _inventory_nic(scribe, name, network)
+    down = _down(wanted, choice)
     if down:
         return {"remedy": f"bring {down} up", "commands": (scribe.on(name, f"ip link set {shlex.quote(down)} up"),)}
     if wanted and isinstance(choice, NicChoice) and choice.nic == wanted.name:
         return {"remedy": f"correct the address or the routes of {wanted.name}"}
     return {"remedy": library.fix(wanted.name if wanted else "", choice.file, choice.unset)}
+
+
+def _inventory_nic(scribe: All, name: str, network: Mapping[str, Network]) -> Interface | None:
+    """Return the host NIC of the inventory; None if that is not exactly one interface."""
+    nic = scribe.cluster.by_name[name].nic
+    interfaces = named_by(nic, network[name]) if nic else []
+    return interfaces[0] if len(interfaces) == 1 else None
+
+
+def _down(wanted: Interface | None, choice: NicChoice | NoNic) -> str:
+    """Return the NIC that jobs should use and that is down: the inventory's, else the one of the library's setting."""
+    if wanted:
+        return "" if wanted.up else wanted.name
+    return choice.down if isinstance(choice, NoNic) else ""
 
 
 def _unplanned(scribe: All, library: Library, host: Host, choice: NicChoice, network: Network) -> Iterator[Finding]:

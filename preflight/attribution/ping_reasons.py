@@ -17,15 +17,15 @@ _LOSE_PINGS = {
     "NPU109": "device missing",
     "NPU107": "link down",
     "NPU102": "duplicate device address",
-    "NIC106": "address answered by another device",
+    "NIC106": "address answered by another machine",
     "NPU101": "wrong device address",
     "NPU103": "wrong mask",
     "NPU105": "wrong subnet",
     "NPU106": "rejected address",
     "NPU111": "wrong gateway",
-    "NIC105": "different cabling",
+    "NIC105": "wrong cabling",
     "NIC101": "link flaps",
-    "NIC102": "optics out of limits",
+    "NIC102": "optical module readings out of limits",
     "NIC103": "no error correction",
 }
 _GATEWAYS_ALONE = "NPU111"
@@ -42,7 +42,7 @@ class PingReason:
 
     @property
     def remedy(self) -> str:
-        return self.findings[0].remedy or "read how to fix it"
+        return self.findings[0].remedy or "read how to fix this problem"
 
     @property
     def commands(self) -> tuple[str, ...]:

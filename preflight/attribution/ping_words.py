@@ -29,17 +29,17 @@ REACH = Words(
     "pings lost on the way",
     "preflight check --mesh",
     {
-        "fabric": "check what all devices share: the switch, its VLANs and the address plan",
-        "rail": "check that the switch of rail {device} is on, with the ports of the rail in one VLAN",
+        "fabric": "check what all devices share: the switch, its VLANs, the address plan and the masks",
+        "rail": "check that the switch of rail {device} is on, and that its ports are in one VLAN",
         "host": "check the cables and switch ports of {0}",
-        "gateway": "check the switch that holds {0}, the gateway in the inventory, and the route behind it",
-        "silent": "check whether the switch blocks or limits ICMP to {0}, or correct the gateway in the inventory",
+        "gateway": "check the switch with address {0} and its routes, and check the gateway in the inventory",
+        "silent": "check whether the switch blocks or limits ICMP to {0}, and check the gateway in the inventory",
         "device": "check the cable, optical module and switch port of device {device}",
         "partition": "check the VLANs of the switch ports, and the links between the switches",
-        "uplinks": "check the uplinks of {0} and their VLANs, and the switches behind them",
-        "leaves": "check the uplinks and spines between {0} and {1}, and the VLAN on them",
-        "hosts": "check routes, VLANs and uplinks between {0} and {1}",
-        "link": "check cable, switch ports and VLAN of the two devices",
+        "uplinks": "check the uplinks of {0}, their VLANs, and the switches behind the uplinks",
+        "leaves": "check the uplinks, spines and VLANs between {0} and {1}",
+        "hosts": "check the routes, VLANs and uplinks between {0} and {1}",
+        "link": "check the cables, switch ports and VLANs of the two devices",
     },
     {"host": "-link -g", "partition": "-lldp -g"},
 )
@@ -47,13 +47,13 @@ REACH_DIRECT = replace(
     REACH,
     fixes={
         **REACH.fixes,
-        "fabric": "check the address plan, and which cable is in which device",
+        "fabric": "check what all devices share: the address plan, the masks and the cabling plan",
         "rail": "check the cables of rail {device}",
         "host": "check the cables of {0}",
         "device": "check the cable and the optical modules of device {device}",
-        "partition": "check which cable is in which device",
+        "partition": "compare the cables of these devices with the cabling plan",
         "hosts": "check the cables between {0} and {1}",
-        "link": "check the cable, and the optical modules at both ends",
+        "link": "check the cable between the two devices, and the optical modules at both ends",
     },
     queries={"host": "-link -g"},
 )
@@ -62,11 +62,11 @@ LARGE = Words(
     "large packets lost on the way",
     "preflight check --mesh --ping-size {size}",
     {
-        "fabric": "raise the MTU of the switch ports to the devices' MTU and the Ethernet header",
-        "rail": "check the MTU of the switch of rail {device}",
+        "fabric": "raise the MTU of the switch ports to the MTU of the devices plus the Ethernet header",
+        "rail": "check the MTU on the switch of rail {device}",
         "host": "check the MTU of the switch ports of {0}",
-        "gateway": "check the MTU of the interface with {0}, and of the network behind it",
-        "silent": "check the MTU of the interface with {0}. Only a host behind it shows whether large packets pass",
+        "gateway": "check the MTU of the interface with address {0}, and of the network behind this gateway",
+        "silent": "check the MTU of the interface with address {0}, then send large pings to a host behind it",
         "device": "check the MTU of the switch port of device {device}",
         "partition": "check the MTU of the links between the switches",
         "uplinks": "check the MTU of the uplinks of {0}",
@@ -83,7 +83,7 @@ LARGE_DIRECT = replace(
 )
 
 
-_MAYBE_A_PART = "a part of the fabric is cut off: not all pairs of these devices were pinged"
+_MAYBE_A_PART = "a part of the fabric is cut off (not all pairs of these devices were pinged)"
 
 
 def fix(cause: Cause, words: Words) -> str:
@@ -104,29 +104,32 @@ def query(cause: Cause, words: Words) -> tuple[PingEnd, str]:
 def describe(cause: Cause, pings: str) -> tuple[str, str]:
     """Return which pings are lost, and what that means."""
     summary, why = _describe(cause, pings)
-    return summary, ". Or ".join(filter(None, (why, _MAYBE_A_PART if cause.part else "")))
+    return summary, ", or ".join(filter(None, (why, _MAYBE_A_PART if cause.part else "")))
 
 
 # Kind of cause → which pings are lost, and what that means.
 _PLAIN: Mapping[Kind, tuple[str, str]] = {
     "fabric": ("{count} between devices are lost, on all rails", "a fault that all devices share"),
     "rail": (
-        "rail {device}: {count} along it are lost",
-        "a fault of the whole rail, since all of its hosts are affected",
+        "rail {device}: {count} along this rail are lost",
+        "a fault of the whole rail, because all hosts on the rail are affected",
     ),
     "host": (
-        "{names}: {count} from and to its devices are lost",
-        "a fault of the host, since several of its devices lose pings with several peers",
+        "{names}: {count} from and to the devices on this host are lost",
+        "a fault of the host, because several devices on the host lose pings with several peers",
     ),
     "gateway": (
-        "gateway {names}: {count} to it and through it are lost",
-        "the gateway does not forward, since its devices reach only each other",
+        "gateway {names}: {count} to and through this gateway are lost",
+        "the gateway does not forward packets (its devices can reach only each other)",
     ),
     "leaves": (
         "{count} between {leaves} are lost",
-        "a fault between the leaves, since the lost pings share no host or device",
+        "a fault between the leaves, because the lost pings have no host or device in common",
     ),
-    "hosts": ("{count} between {names} are lost", "a fault between the hosts, since the lost pings share no device"),
+    "hosts": (
+        "{count} between {names} are lost",
+        "a fault between the hosts, because the lost pings have no device in common",
+    ),
 }
 
 
@@ -153,28 +156,35 @@ def _silent_gateway(cause: Cause, pings: str) -> tuple[str, str]:
     devices = {own(ping) for ping in cause.lost}
     silent_to = str(*devices) if len(devices) == 1 else f"{len(devices)} devices"
     how = f"does not answer {pings}" if cause.unanswered else f"answers only some {pings}"
-    why = "the gateway refuses or limits ICMP, since the devices reach others"
-    return f"gateway {cause.objects} {how} of {silent_to}", why
+    why = "the gateway blocks or limits ICMP (the devices can reach other devices)"
+    return f"gateway {cause.objects} {how} from {silent_to}", why
 
 
 def _device(cause: Cause, pings: str) -> tuple[str, str]:
     device = PingEnd(cause.names[0], cause.device or 0)
     peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
-    lost = f"loses all {pings}" if cause.unanswered else f"loses some {pings}"
-    why = "the device's own link, since it loses pings with several peers"
-    return f"{device.host}: device {device.device}: {lost} with each of its {len(peers)} peers", why
+    lost = f"all {pings}" if cause.unanswered else f"some {pings}"
+    why = "the link of this device, because pings with several peers are lost"
+    return f"{device.host}: device {device.device}: {lost} to and from each of its {len(peers)} peers are lost", why
 
 
 def both_ways(cause: Cause, pings: str) -> str:
     """Return that the pings of a link are lost in both directions; empty for one direction."""
     is_both_ways = len(cause.lost) == cause.total > 1
-    return f"all {cause.total} {pings} between {cause.objects} are lost, in both directions" if is_both_ways else ""
+    if not is_both_ways:
+        return ""
+    if cause.total == 2:
+        return f"both {pings} between {cause.objects} are lost, one in each direction"
+    return f"all {cause.total} {pings} between {cause.objects} are lost, in both directions"
 
 
 def _partition(cause: Cause, pings: str) -> tuple[str, str]:
     where = f"rail {cause.device}: " if cause.device is not None else ""
     part, other_members = folded(cause.members), folded(cause.others)
-    summary = f"{where}partition between {part} and {other_members}, {_count(cause, pings)} are lost"
+    summary = f"{where}{part} and {other_members} cannot reach each other ({_count(cause, pings)} are lost)"
     if cause.names:
-        return summary, f"a fault above {cause.objects}, since all devices behind it are cut off and no others"
-    return summary, "a fault between the parts, since the lost pings share no host or device"
+        return (
+            summary,
+            f"a fault upstream of {cause.objects}, because exactly the devices behind {cause.objects} are cut off",
+        )
+    return summary, "a fault between the two parts, because the lost pings have no host or device in common"

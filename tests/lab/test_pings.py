@@ -218,8 +218,16 @@ def test_a_leaf_without_its_uplink_is_named_as_two_groups_of_hosts(
     finally:
         two_leaves.lab("fix", "partition")
     assert found == [
-        (None, ["node01", "node02"], "a fault above leaf01, since all devices behind it are cut off and no others"),
-        (None, ["node03", "node04"], "a fault above leaf02, since all devices behind it are cut off and no others"),
+        (
+            None,
+            ["node01", "node02"],
+            "a fault upstream of leaf01, because exactly the devices behind leaf01 are cut off",
+        ),
+        (
+            None,
+            ["node03", "node04"],
+            "a fault upstream of leaf02, because exactly the devices behind leaf02 are cut off",
+        ),
     ]
 
 
@@ -237,5 +245,5 @@ def test_a_rail_in_two_parts_is_named_as_two_groups_of_devices(two_leaves: LabHa
         found = parts(two_leaves, "--mesh")
     finally:
         subprocess.run(["ip", "netns", "exec", fabric, "nft", "delete table bridge cut"], check=True)
-    cause = "a fault between the parts, since the lost pings share no host or device"
+    cause = "a fault between the two parts, because the lost pings have no host or device in common"
     assert found == [(1, ["node01/1", "node03/1"], cause), (1, ["node02/1", "node04/1"], cause)]

@@ -57,7 +57,7 @@ def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         if _needs_address(scribe, device, planned):
             npu, actual = DeviceScribe(scribe, scribe.host.name, device.index), device.address.value
             yield npu.bad(
-                f"address {actual} instead of {planned.ip}" if actual and planned else "no address",
+                f"address is {actual} instead of {planned.ip}" if actual and planned else "has no address",
                 expected=str(planned or "an address"),
                 found=actual or "none",
                 cause=_MOVED_CAUSE if moved else "",
@@ -222,8 +222,8 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
         return ""
     addresses = ", ".join(f'"{interface}"' for _, interface in sorted(interfaces.items()))
     return (
-        f"give {name} device {index} an address that no other machine has, such as {own.ip}. Under [[hosts]] of {name} "
-        f"in the inventory, set device_addresses = [{addresses}]"
+        f"give {name} device {index} an address that no other machine has, such as {own.ip}. Under [[hosts]] for "
+        f"{name} in the inventory, set device_addresses = [{addresses}]"
     )
 
 
@@ -282,7 +282,7 @@ def _unknown_mask(device: HccnDevice) -> str:
     if device.netmask.error:
         return f"the mask could not be read: {device.netmask.error}"
     if not device.netmask.value:
-        return "has an address, but no mask"
+        return "has an address but no mask"
     return "" if interface_of(device) else f"{device.netmask.value} is not a valid mask"
 
 
@@ -310,7 +310,7 @@ def _wrong_mask(
     actual = str(interface.netmask)
     if planned:
         return npu.bad(
-            f"mask {actual} instead of {planned.netmask}",
+            f"mask is {actual} instead of {planned.netmask}",
             rail=index,
             expected=str(planned.netmask),
             found=actual,
@@ -320,14 +320,16 @@ def _wrong_mask(
         )
     set_usual = npu.on(f"hccn_tool -i {index} -ip -s address {interface.ip} netmask {usual}")
     return npu.bad(
-        f"mask {actual}, most devices of the rail have {usual}"
+        f"mask is {actual}, and most devices on the rail have {usual}"
         if usual
-        else f"mask {actual}, others on the rail differ",
+        else f"mask is {actual}, and other devices on the rail have another mask",
         rail=index,
         peer=next((device.host.name for device in rail if device.interface.netmask != interface.netmask), None),
         expected=str(usual or "the same mask on the whole rail"),
         found=actual,
-        remedy="set the mask of the rail" if usual else "decide which mask is right, and set it on the whole rail",
+        remedy="set the usual mask of the rail"
+        if usual
+        else "decide which mask is right, and set it on the whole rail",
         commands=(set_usual,) if usual else (),
     )
 
@@ -421,11 +423,11 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         range_ = refused_range(address, ranges) if address else None
         if range_:
             yield scribe.bad(
-                f"{scribe.host.name}: device {device.index}: {address} is in {range_}, which hccn_tool refuses",
+                f"{scribe.host.name}: device {device.index}: address {address} is in {range_}, which hccn_tool refuses",
                 device=device.index,
                 expected=f"an address outside {range_}",
                 found=str(address),
-                remedy="plan addresses in another range, under [device_addresses] in the inventory",
+                remedy="set addresses of another range under [device_addresses] in the inventory",
                 commands=_CONFIGURE,
             )
 
@@ -453,7 +455,7 @@ def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
                 yield npu.unknown(f"the gateway could not be read: {device.gateway.error}")
         elif planned and actual != str(planned):
             yield npu.bad(
-                f"gateway {actual} instead of {planned}" if actual else "no gateway",
+                f"gateway is {actual} instead of {planned}" if actual else "has no gateway",
                 expected=str(planned),
                 found=actual or "none",
                 remedy="set the planned gateway",

@@ -75,21 +75,21 @@ def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Jo
         return
     missing = missing_cards(npu_smi, device_nodes)
     numbers = missing.devices or (None,) * len(missing.on_pci)
-    remedy = f"power-cycle {scribe.host.name}. If the card stays missing, call the vendor"
+    remedy = f"power-cycle {scribe.host.name}. If the card stays missing, contact the vendor"
     for bus, device in zip(missing.on_pci, numbers, strict=True):
         subject = f"card {bus}" if device is None else f"device {device}"
         yield scribe.bad(
-            f"{scribe.host.name}: {subject}: on the PCI bus, but not in npu-smi",
+            f"{scribe.host.name}: {subject}: is on the PCI bus, but npu-smi does not list it",
             device=device,
             expected=f"{len(npu_smi.chips) + len(missing.on_pci)} chips in npu-smi",
-            found=str(len(npu_smi.chips)),
+            found=f"{len(npu_smi.chips)} chips in npu-smi",
             cause="the driver has lost the card, although its PCIe link is up",
             remedy=remedy,
         )
     at = {chip.bus.lower(): chip.device for chip in npu_smi.chips}
     for bus in missing.in_npu_smi:
         yield scribe.bad(
-            f"{scribe.host.name}: device {at[bus]}: in npu-smi, but not on the PCI bus",
+            f"{scribe.host.name}: device {at[bus]}: is in npu-smi, but not on the PCI bus",
             device=at[bus],
             expected=f"a card at {bus}",
             found="none",
@@ -113,10 +113,10 @@ def _not_comparable(scribe: Here, npu_smi: NpuSmi, nodes: DeviceNodes, job: Job 
     if not unplaced or chips == cards:
         return None
     return scribe.unknown(
-        f"{name}: {chips} chips in npu-smi, {cards} cards on the PCI bus, and no bus id for device "
+        f"{name}: npu-smi lists {chips} chips, and the PCI bus has {cards} cards. The bus id is unknown for device "
         f"{_numbers(unplaced)}",
         expected=f"{cards} chips",
-        found=str(chips),
+        found=f"{chips} chips",
         remedy="compare the chips of npu-smi with the cards on the PCI bus",
         commands=(scribe.on(name, "npu-smi info"), scribe.on(name, "lspci -D -d 19e5:")),
     )
@@ -150,12 +150,12 @@ def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterato
     # NPU116 reports the cards of lost chips' nodes.
     orphans = sorted(nodes - set(chips)) if not missing_cards(npu_smi, device_nodes).on_pci else []
     unmatched_chips = sorted([*_duplicates(npu_smi), *(set(chips) - nodes)])
-    remedy = "compare the numbers of npu-smi with the device nodes, then reload the driver"
+    remedy = "compare the device numbers in npu-smi with the device nodes, then reload the driver"
     commands = tuple(scribe.on(scribe.host.name, line) for line in ("npu-smi info -m", "ls -l /dev/davinci*"))
     if len(orphans) == len(unmatched_chips):  # every chip is present under another number
         for device, reported in zip(orphans, unmatched_chips, strict=True):
             yield scribe.bad(
-                f"{scribe.host.name}: device {device}: npu-smi lists it as device {reported}",
+                f"{scribe.host.name}: device {device}: npu-smi lists this device as device {reported}",
                 device=device,
                 expected=f"device {device} in npu-smi for /dev/davinci{device}",
                 found=f"chips {_numbers(chips)}",
@@ -164,9 +164,9 @@ def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterato
             )
         return
     for device in unmatched_chips:
-        fault = "several chips in npu-smi have this number"
+        fault = "npu-smi lists several chips with this number"
         if device not in nodes:
-            fault = f"listed by npu-smi, but /dev/davinci{device} is missing"
+            fault = f"npu-smi lists the chip, but /dev/davinci{device} is missing"
         yield scribe.bad(
             f"{scribe.host.name}: device {device}: {fault}",
             device=device,

@@ -32,18 +32,18 @@ def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
         subject = f"{scribe.host.name}: {number} chips are {quote(name)}"
         if _INFERENCE.fullmatch(name):
             yield scribe.bad(
-                f"{subject}, without device NICs. HCCL supports at most one server of them",
+                f"{subject}, which have no device NICs. HCCL runs on at most one server with these chips",
                 expected=scribe.cluster.product.value,
                 found=name,
-                remedy=f"remove {scribe.host.name} from the inventory: preflight is for Atlas A1, A2 and A3",
+                remedy=f"remove {scribe.host.name} from the inventory. Only Atlas A1, A2 and A3 are supported",
             )
         elif chip_product is None:
-            yield scribe.unknown(f"{subject}, and preflight does not know their product")
+            yield scribe.unknown(f"{subject}, and preflight does not know this name")
         elif chip_product is not scribe.cluster.product:
             yield scribe.bad(
-                f"{subject} ({chip_product}), but the inventory says {scribe.cluster.product}",
+                f"{subject} ({chip_product}), but the product in the inventory is {scribe.cluster.product}",
                 found=f"{name}, {chip_product}",
                 expected=scribe.cluster.product.value,
-                remedy=f'set product = "{chip_product}" under [cluster] of the inventory, '
+                remedy=f'set product = "{chip_product}" under [cluster] in the inventory, '
                 f"or move {scribe.host.name} to another inventory",
             )

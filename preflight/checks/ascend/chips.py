@@ -69,7 +69,7 @@ def _codes(health: Health) -> str:
     if not health.codes:
         return ""
     noun = "code" if len(health.codes) == 1 else "codes"
-    return f", {noun} {', '.join(health.codes[:4])}" + (" …" if len(health.codes) > 4 else "")
+    return f" with {noun} {', '.join(health.codes[:4])}" + (" …" if len(health.codes) > 4 else "")
 
 
 def _query(scribe: Scribe, host: str, chip: Chip, topic: str) -> str:
@@ -139,7 +139,9 @@ def _without_verdict(scribe: Here, verdicts: Mapping[int, str], number: int) -> 
     devices = [device for device, verdict in verdicts.items() if not verdict]
     if devices:
         subject = "" if len(devices) == number else f"{_devices(devices)}: "
-        summary = f"{scribe.host.name}: {subject}neither npu-smi nor a version file reports the compatibility"
+        summary = (
+            f"{scribe.host.name}: {subject}neither npu-smi nor a version file shows whether driver and firmware match"
+        )
         yield scribe.skip(summary)
 
 
@@ -210,7 +212,7 @@ def _slow_links(
         expected = "/".join(sorted({fast[pair].usual for pair in pairs}))
         certain = has_hccs or any(fast[pair].mostly_fast for pair in pairs)
         yield (scribe.bad if certain else scribe.warn)(
-            f"{host}: device {device}: reaches {_devices(peers)} over {actual}, but over {expected} on other hosts",
+            f"{host}: device {device}: reaches {_devices(peers)} over {actual} here and over {expected} on other hosts",
             host=host,
             device=device,
             expected=expected,

@@ -39,10 +39,11 @@ def counts(scribe: All) -> Iterator[Finding]:
             )
         elif product is Product.ATLAS_A2 and _unequal_modules(own):
             yield scribe.warn(
-                f"{host.name}: devices {_listed(own)} are in different positions of the two modules",
+                f"{host.name}: devices {_listed(own)} are in different positions in the two modules",
                 host=host.name,
                 expected="the same positions (0 and 8, 1 and 9, …), unless jobs set HCCL_INTRA_ROCE_ENABLE=1",
-                remedy="choose the same positions in both modules, or set HCCL_INTRA_ROCE_ENABLE=1 for the jobs",
+                remedy="use the same positions in both modules, or set HCCL_INTRA_ROCE_ENABLE=1 in the jobs' "
+                "environment",
             )
     yield from _unequal_numbers(scribe)
 
@@ -56,10 +57,10 @@ def _unequal_numbers(scribe: All) -> Iterator[Finding]:
         if number != usual:
             yield scribe.finding(
                 Outcome.FAIL if scribe.cluster.product is Product.ATLAS_A1 else Outcome.WARN,
-                f"{name}: {number} devices, most servers have {usual}",
+                f"{name}: has {number} devices, and most servers have {usual}",
                 host=name,
-                expected="the same number on every server",
-                found=str(number),
+                expected=f"{usual} devices",
+                found=f"{number} devices",
                 remedy="run jobs with the same number of devices on every server",
             )
 

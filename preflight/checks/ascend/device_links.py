@@ -48,7 +48,8 @@ def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
                 device=device.index,
                 expected="a link that stays up",
                 found=_last(losses),
-                remedy=f"read the log of device {device.index}'s switch port, then clean or replace optics and cable",
+                remedy=f"read the switch port log of device {device.index}, then clean or replace the optics and the "
+                "cable",
                 retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -link_stat -g"),
             )
 
@@ -77,7 +78,7 @@ def _count(losses: Sequence[float | None], now: float | None) -> _LossCounts:
 
 
 def _times(number: int, when: str) -> str:
-    return f"once {when}" if number == 1 else f"{number} times {when}"
+    return {1: "once", 2: "twice"}.get(number, f"{number} times") + f" {when}"
 
 
 def _losses(history: LinkHistory) -> Sequence[float | None]:
@@ -116,7 +117,7 @@ def _last(losses: Sequence[float | None]) -> str:
     return (
         ""
         if newest is None
-        else f"last on {time.strftime('%a %b %d %H:%M:%S %Y', time.gmtime(newest))} by the device's clock"
+        else f"the last loss on {time.strftime('%a %b %d %H:%M:%S %Y', time.gmtime(newest))} by the device's clock"
     )
 
 
@@ -196,8 +197,8 @@ def _speed_findings(scribe: All, host: Host, device: NicDevice, usual: int, hccn
             f"link runs at {actual / 1000:g} Gb/s, expected {expected / 1000:g} Gb/s",
             expected=f"{expected / 1000:g} Gb/s",
             found=f"{actual / 1000:g} Gb/s",
-            remedy=f"check the module, cable and switch port of device {npu.index}, and static_speed_{npu.index} in "
-            "/etc/hccn.conf",
+            remedy=f"check the module, cable and switch port of device {npu.index}, and check "
+            f"static_speed_{npu.index} in /etc/hccn.conf",
             commands=(npu.on(f"grep static_speed_{npu.index} /etc/hccn.conf"),),
         )
     elif actual is None and not device.speed.error and _reports_up(hccn, npu.index):

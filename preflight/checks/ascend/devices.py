@@ -98,7 +98,7 @@ def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             yield from _other_than_planned(npu, device.mtu, planned)
         elif actual and actual != usual:
             yield npu.bad(
-                f"MTU {actual}, most devices have {usual}",
+                f"MTU is {actual}, and most devices have {usual}",
                 expected=usual,
                 found=actual,
                 remedy="set device_mtu under [cluster] in the inventory",
@@ -111,7 +111,7 @@ def _other_than_planned(npu: DeviceScribe, mtu: Reading, planned: int) -> Iterat
         yield npu.unknown(f"the MTU could not be read: {mtu.error}")
     elif mtu.value and mtu.value != str(planned):
         yield npu.bad(
-            f"MTU {mtu.value} instead of {planned}",
+            f"MTU is {mtu.value} instead of {planned}",
             expected=str(planned),
             found=mtu.value,
             change=npu.change(Kind.DEVICE_MTU, mtu.value, planned),
@@ -155,16 +155,16 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
             f"TLS is on for {_device_list(switches['1'])} and off for {_device_list(switches['0'])}",
             host=None,
             expected="the same setting on every device",
-            remedy="decide whether TLS has to be on (1) or off (0), and change the other devices",
+            remedy="decide whether TLS has to be on (1) or off (0), then change the devices that differ",
             commands=(scribe.on(name, f"hccn_tool -i {index} -tls -s enable 1"),),
         )
         return
     for name, index in switches[minority]:
         yield DeviceScribe(scribe, name, index).bad(
-            f"TLS is {word[minority]}, but {word[majority]} for {len(switches[majority])} other devices",
+            f"TLS is {word[minority]} here and {word[majority]} for {len(switches[majority])} other devices",
             expected=word[majority],
             found=word[minority],
-            remedy=f"turn TLS {word[majority]}, if the other devices are right",
+            remedy=f"if the other devices are right, turn TLS {word[majority]} for this device",
             commands=(scribe.on(name, f"hccn_tool -i {index} -tls -s enable {majority}"),),
         )
 
@@ -206,8 +206,12 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
     ):
         lost = "compare npu-smi with the PCI bus to find a lost card, or correct the inventory"
         for fault, remedy, difference in (
-            (f"missing in {tool}", lost, wanted - present),
-            (f"in {tool}, but not in the inventory", "correct the devices in the inventory", present - wanted),
+            (f"is missing in {tool}", lost, wanted - present),
+            (
+                f"is listed by {tool}, but is not in the inventory",
+                "correct the devices in the inventory",
+                present - wanted,
+            ),
         ):
             for index in sorted(difference - explained):
                 yield scribe.bad(
@@ -241,7 +245,9 @@ def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if planned and detect_address != str(planned) and not device.detect.error:
             yield npu.warn(
-                f"detect address {detect_address} instead of {planned}" if detect_address else "no detect address",
+                f"detect address is {detect_address} instead of {planned}"
+                if detect_address
+                else "has no detect address",
                 expected=str(planned),
                 found=detect_address or "none",
                 remedy="set the planned detect address",
@@ -274,7 +280,7 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
     elif health == "Init":
         reason, remedy = _STARTING if detect_address else _NO_DETECT_ADDRESS
         yield npu.warn(
-            f"net health is Init, since {reason}",
+            f"net health is Init, because {reason}",
             expected="Success",
             found="Init",
             remedy=remedy,
@@ -310,7 +316,7 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         npu, status = DeviceScribe(scribe, scribe.host.name, device.index), device.config_status.value
         if status in ("FAIL", "FAULT"):
             yield npu.bad(
-                f"restoring the settings at boot ended with {status} (format unconfirmed)",
+                f"the restore of the settings at boot ended with {status} (format unconfirmed)",
                 expected="SUCCESS or NONE",
                 found=status,
                 remedy="correct the fault that the log reports, then restore the settings",
@@ -373,7 +379,7 @@ def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """
     if not npu_smi.processes_listed:
         yield scribe.unknown(
-            f"{scribe.host.name}: npu-smi lists no processes, so the users of the devices are unknown",
+            f"{scribe.host.name}: npu-smi lists no processes, so it is unknown whether the devices are in use",
             remedy="list the processes that use the devices",
             commands=(scribe.on(scribe.host.name, "fuser -v /dev/davinci*"),),
         )
@@ -383,12 +389,12 @@ def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
             continue
         other_run = holder is Owner.OTHER_RUN
         yield scribe.bad(
-            f"{scribe.host.name}: device {process.device}: used by {process.name or 'a process'}"
+            f"{scribe.host.name}: device {process.device}: is used by {process.name or 'a process'}"
             + (f" of user {process.user}" if process.user else "")
-            + (", by another preflight run" if other_run else ""),
+            + (" in another preflight run" if other_run else ""),
             device=process.device,
             expected="no process",
             found=f"pid {process.pid}" + (f", {process.memory} MB" if process.memory else ""),
-            remedy=WAIT if other_run else "wait for the job, or end the process",
+            remedy=WAIT if other_run else "wait for the job to end. If the process is a leftover, end it",
             commands=(scribe.on(scribe.host.name, show_run(process.pid) if other_run else f"kill {process.pid}"),),
         )

@@ -15,7 +15,7 @@ from preflight.model.finding import Finding
 PATH = "/etc/hccn.conf"
 KEYS = ("address", "gateway", "netdetect", "mtu")  # of the file; an address counts with its netmask
 _Values = Mapping[str, str | None]
-_RECOVERY = f"hccn_tool -cfg recovery restores all of the device's settings in {PATH}, and brings its port up"
+_RECOVERY = f"hccn_tool -cfg recovery restores all settings of the device from {PATH}, and brings its port up"
 
 
 @dataclass(frozen=True)
@@ -93,15 +93,16 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
                 if hccn_conf.present
                 else "is missing, so a reboot clears"
             )
-            yield _stale_file(npu, settings, f"{PATH} {effect} its settings")
+            yield _stale_file(npu, settings, f"{PATH} {effect} the settings of the device")
         if lost_keys := settings.lost_keys():
             restore = settings.may_be_restored()
             yield _report(npu, lost_keys)(
                 f"the settings in {PATH} are not in effect",
                 expected=_text(settings.in_file, lost_keys),
                 found=_text(settings.on_device, lost_keys),
-                cause="the settings were not restored at boot, or another program than hccn_tool changed them",
-                remedy=f"restore the settings in {PATH}" + ("" if restore else ", if they are right"),
+                cause="the settings were not restored at boot, or a program other than hccn_tool changed them",
+                remedy=("" if restore else f"if the settings in {PATH} are right, ")
+                + f"restore the settings from {PATH}",
                 commands=(
                     "preflight configure-device-ips --allow-disturbing"
                     if restore
@@ -114,9 +115,9 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
 def _stale_file(npu: DeviceScribe, settings: _Settings, summary: str) -> Finding:
     """Return the finding about a file that lacks settings that the device has."""
     stale_keys = settings.stale_keys()
-    remedy, change = "plan these settings in the inventory, or set them again with hccn_tool", None
+    remedy, change = "add these settings to the inventory, or set them again with hccn_tool", None
     if planned_keys := [key for key in stale_keys if settings.plan[key]]:
-        remedy = "set the planned settings again, which saves them in the file"
+        remedy = f"set the planned settings again to save them in {PATH}"
         change = _change(npu, Kind.DEVICE_SAVED, planned_keys, settings.in_file, settings.on_device)
     return _report(npu, stale_keys)(
         summary,

@@ -47,12 +47,12 @@ def _faulty(scribe: All, ping: Ping) -> Iterator[Finding]:
         error = ping.error or "no ping was sent"
         yield npu.unknown(f"could not ping {ping.peer} over HCCS: {error}", peer=ping.peer)
     elif ping.received < ping.sent or ping.plane_faults:
-        bad = f", {ping.plane_faults} of them with a bad plane" if ping.plane_faults else ""
+        bad = f" ({ping.plane_faults} on a bad plane)" if ping.plane_faults else ""
         yield npu.bad(
-            f"{ping.peer} answers {answers} pings over HCCS{bad}",
+            f"{answers} pings to {ping.peer} over HCCS are answered{bad}",
             peer=ping.peer,
-            expected=f"{ping.sent} of {ping.sent}",
-            found=answers,
+            expected=f"{ping.sent} of {ping.sent} answers",
+            found=f"{answers} answers",
             remedy=f"find the NPU and chip number of device {ping.device}, then read its HCCS lanes and errors",
             commands=(npu.on("npu-smi info -m"),),
             retest=npu.on(f"hccn_tool -i {ping.device} -hccs_ping -g address {shlex.quote(ping.address)}"),

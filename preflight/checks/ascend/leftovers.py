@@ -15,7 +15,7 @@ from preflight.rules.own_processes import WAIT, Owner, agents, show_run
 
 # The driver itself holds up to 8.6 % of an idle device's memory in the captures (910B4; 910B1 6.4 %, A3 5.2 %, 910A 0).
 IDLE_SHARE = 0.1
-_NO_PROCESSES = "npu-smi lists no processes, so a leftover looks like a running job (NPU114)"
+_NO_PROCESSES = "npu-smi lists no processes, so a leftover process looks like a running job (see NPU114)"
 _PROBING = "the probe of this run uses the devices of the host"
 
 
@@ -61,7 +61,7 @@ def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Fi
             + (
                 "runs while another preflight run probes the host"
                 if other_run
-                else "is left over, although no job runs"
+                else "is left over, although no job is running"
             ),
             expected="no HCCP process",
             found=f"an HCCP process with {pairs} queue pairs",
@@ -70,7 +70,7 @@ def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Fi
         )
     elif pairs:
         yield npu.warn(
-            "queue pairs are left over, although no job runs",
+            "queue pairs are left over, although no job is running",
             expected="no queue pair of a job",
             found=f"{pairs} queue pairs",
             remedy=remedy,
@@ -116,11 +116,11 @@ def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
             other_run = probing is Owner.OTHER_RUN
             query = show_run(None) if other_run else f"fuser -v /dev/davinci{chip.device}"
             yield scribe.bad(
-                f"{scribe.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of its memory is in use "
-                "beyond the processes that npu-smi lists",
+                f"{scribe.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of the memory is "
+                "in use, but not by the processes that npu-smi lists",
                 device=chip.device,
                 found=f"{chip.hbm_used} of {chip.hbm_total} MB in use, {listed} MB of it by listed processes",
-                remedy=WAIT if other_run else "find containers and processes that use the device",
+                remedy=WAIT if other_run else "find the containers and processes that use the device",
                 commands=(scribe.on(scribe.host.name, query),),
             )
 
@@ -150,7 +150,7 @@ def workers_left(scribe: All, observations: tuple[Observation, ...]) -> Iterator
     views = list(chain.from_iterable(observation.ranks for observation in observations))
     for host, device in sorted({(view.member.host, view.member.device) for view in views if view.held}):
         yield scribe.bad(
-            f"{host}: device {device}: still held by a killed worker of the probe",
+            f"{host}: device {device}: is still held by a killed probe worker",
             host=host,
             device=device,
             expected="no HCCP process",

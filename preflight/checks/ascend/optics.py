@@ -16,11 +16,13 @@ _ABSENT = "Optical module is not present"  # hccn_tool's message in place of an 
 class OpticsFault:
     """One fault of an optical module.
 
-    `summary`: the fault, worded alike for all devices. `values`: the readings. `dark`: too little light arrives."""
+    `summary`: the fault, worded alike for all devices. `values`: the readings. `dark`: too little light arrives.
+    `thermal`: the module is too hot or too cold."""
 
     summary: str
     values: str
     dark: bool = False
+    thermal: bool = False
 
 
 @host_check("NIC102", "Optical module readings", products=NPU)
@@ -46,9 +48,15 @@ def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
                 device=device.index,
                 found=", ".join(fault.values for fault in faults),
                 evidence=_module(device.optics.value),
-                remedy=f"clean and reseat the fibre of device {device.index} at both ends, then replace the module",
+                remedy=_remedy(scribe.host.name, device.index, faults),
                 retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -optical -g"),
             )
+
+
+def _remedy(host: str, device: int, faults: Iterable[OpticsFault]) -> str:
+    if all(fault.thermal for fault in faults):
+        return f"check the fans, the airflow and the inlet temperature of {host}"
+    return f"clean and reseat the fibre of device {device} at both ends. If that does not help, replace the module"
 
 
 def cause_of_no_link(device: NicDevice | None) -> str:
@@ -90,7 +98,9 @@ def faults_of(optics: Optics | None) -> list[OpticsFault]:
     if optics.temperature is not None and band and not band.low <= optics.temperature <= band.high:
         word = "hot" if optics.temperature > band.high else "cold"
         faults.append(
-            OpticsFault(f"is too {word}", f"{optics.temperature:g} °C (limit: {band.low:g} to {band.high:g} °C)")
+            OpticsFault(
+                f"is too {word}", f"{optics.temperature:g} °C (limit: {band.low:g} to {band.high:g} °C)", thermal=True
+            )
         )
     return faults
 

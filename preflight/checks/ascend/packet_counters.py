@@ -36,12 +36,12 @@ def counters(scribe: Here, nic: Nic) -> Iterator[Finding]:
         }
         if errors:
             yield scribe.bad(
-                f"{scribe.host.name}: device {device.index}: errors in {', '.join(errors)}",
+                f"{scribe.host.name}: device {device.index}: high error counts in {', '.join(errors)}",
                 device=device.index,
-                expected="at most one in a million packets",
+                expected="less than one in a million packets",
                 found=", ".join(
                     f"{number} of {total or 'an unknown number of'} packets" for number, total in errors.values()
                 ),
-                remedy="check whether the counters still rise, then clean or replace optics and cable",
+                remedy="read the error counters twice. If they still rise, clean or replace the optics and the cable",
                 commands=(scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -stat -g"),),
             )

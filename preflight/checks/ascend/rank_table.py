@@ -19,7 +19,7 @@ from preflight.ranktable.super_pods import without_sdid
 from preflight.ranktable.types import RankTable, Server
 
 _VARIABLE = "RANK_TABLE_FILE"
-_WRITE_AGAIN = "write the rank table again from the devices of the hosts"
+_WRITE_AGAIN = "regenerate the rank table from the devices on the hosts"
 
 
 def _push(path: str) -> str:
@@ -53,7 +53,7 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
         if has_planned_address(scribe.host, devices[ranked.device_id]):
             planned = planned_device(scribe.host, ranked.device_id).address
             yield scribe.bad(
-                f"{scribe.host.name}: device {ranked.device_id}: address {ranked.device_ip} in the rank table, "
+                f"{scribe.host.name}: device {ranked.device_id}: address is {ranked.device_ip} in the rank table and "
                 f"{actual} on the device",
                 device=ranked.device_id,
                 expected=actual + (", as planned" if planned else ""),
@@ -87,7 +87,7 @@ def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterat
     path = job.variables[_VARIABLE]
     for device in shared(own.value.server):
         yield scribe.bad(
-            f"{scribe.host.name}: device {device}: assigned to several ranks in the rank table",
+            f"{scribe.host.name}: device {device}: is assigned to several ranks in the rank table",
             device=device,
             expected="one rank per device",
             found=path,
@@ -131,7 +131,7 @@ def _own_server(scribe: Here, job: Job, network: Network | None) -> Found[_Serve
     if parsed.table is None:
         return Found(error=f"{path} could not be read: {parsed.why}")
     if parsed.table.version == "2.0":
-        return Found(error=f"{path} is of version 2.0, which lists no servers")
+        return Found(error=f"{path} has version 2.0, which lists no servers")
     own = own_server(parsed.table, scribe.host, network)
     if own is None:
         return Found(error=f"{path} lists no server with an address of {scribe.host.name}")

@@ -43,15 +43,16 @@ def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
                 expected="AMP mode",
                 found="SMP mode",
                 evidence=(f"device {device.index} sees {', '.join(sorted(ports))}",),
-                remedy='set AMP mode in the BMC, or plan = "four-subnets" under [device_addresses] in the inventory',
+                remedy='set AMP mode in the BMC, or set plan = "four-subnets" '
+                "under [device_addresses] in the inventory",
             )
         elif not scribe.cluster.amp and len(ports) == 1 and _addressed(nic) > 1:
             yield scribe.bad(
                 f"{scribe.host.name}: NPUs are probably in AMP mode, but the address plan is for SMP mode",
                 expected="SMP mode",
                 found="AMP mode",
-                evidence=(f"device {device.index} sees its own port only",),
-                remedy='set SMP mode in the BMC, or plan = "one-subnet" under [device_addresses] in the inventory',
+                evidence=(f"device {device.index} sees only its own port",),
+                remedy='set SMP mode in the BMC, or set plan = "one-subnet" under [device_addresses] in the inventory',
             )
 
 
@@ -96,10 +97,10 @@ def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
                 pods.setdefault(host.name, superpod.pod)
     for odd in odd_ones(pods):
         yield scribe.bad(
-            f"{odd.host}: in super-pod {odd.value}, unlike {odd.elsewhere} in super-pod {odd.usual} "
+            f"{odd.host}: is in super-pod {odd.value}, not in super-pod {odd.usual} like {odd.elsewhere} "
             "(format unconfirmed)",
             host=odd.host,
-            expected=f"super-pod {odd.usual}",
+            expected="the same super-pod for all servers",
             found=f"super-pod {odd.value}",
             remedy="use servers of one super-pod, or remove superpod from the inventory",
         )
@@ -113,5 +114,5 @@ def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
                 peer=f"{sharers[0][0]}/{sharers[0][1]}",
                 expected="a unique SDID",
                 found=str(sdid),
-                remedy=f"correct the server number of {name} in its super-pod",
+                remedy=f"correct the server number of {name} in the super-pod",
             )

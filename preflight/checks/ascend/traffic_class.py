@@ -41,7 +41,8 @@ def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
                 "unmarked traffic (format unconfirmed)",
                 device=device.index,
                 found=f"traffic class {class_} for both",
-                remedy=f"give DSCP {dscp} a separate class on the device and its switch port, or set HCCL_RDMA_TC",
+                remedy=f"give DSCP {dscp} a separate class on the device and its switch port, or set another "
+                "HCCL_RDMA_TC in the jobs' environment",
                 commands=(scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -dscp_to_tc -s dscp {dscp} tc 1"),),
             )
 
@@ -54,7 +55,8 @@ def _pfc_off(scribe: Here, device: NicDevice, priority: int, actual: str) -> Fin
         device=device.index,
         expected=f"PFC for priority {priority}",
         found=actual,
-        remedy=f"add PFC for priority {priority} on the device and its switch port, or set HCCL_RDMA_SL",
+        remedy=f"add PFC for priority {priority} on the device and its switch port, or set another HCCL_RDMA_SL in "
+        "the jobs' environment",
         commands=(
             scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -pfc -s bitmap {','.join(map(str, bits))}"),
         ),

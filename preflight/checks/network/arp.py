@@ -47,11 +47,11 @@ def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
     switches = _switches(owners, macs_by_address)
     for mac, addresses in switches.items():
         yield scribe.warn(
-            f"MAC {mac} answers for {_some(addresses)}, like a switch with proxy ARP",
+            f"MAC {mac} answers ARP for {_some(addresses)}, as a switch with proxy ARP does",
             host=None,
-            expected="every device answers for its address",
+            expected="each device answers ARP for its address",
             found=mac,
-            remedy=f"find {mac} on the switches, and turn proxy ARP off there unless it is intended",
+            remedy=f"find the switch with MAC {mac}. Turn off proxy ARP there, unless it is intended",
         )
     for address, macs in macs_by_address.items():
         holders = owners.get(address, [])
@@ -59,11 +59,13 @@ def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterat
             yield from _foreign_macs(scribe, holders[0], address, macs, switches)
         elif not holders and len(macs) > 1:
             yield scribe.warn(
-                f"{address} has {len(macs)} MACs",
+                f"address {address} has {len(macs)} MACs",
                 host=None,
                 expected="one MAC per address",
-                remedy=f"find the second machine with {address}, unless several switches share the address",
-                evidence=tuple(f"{mac} for {_some(devices)}" for mac, devices in sorted(macs.items())[:4]),
+                remedy=f"find the second machine with address {address}, unless several switches share this address",
+                evidence=tuple(
+                    f"{mac} in the ARP table of {_some(devices)}" for mac, devices in sorted(macs.items())[:4]
+                ),
             )
 
 
@@ -73,12 +75,12 @@ def _foreign_macs(
     for mac, devices in macs.items():
         if owner.mac and mac != owner.mac and mac not in switches:
             yield scribe.bad(
-                f"{owner.host}: device {owner.device}: address {address} is answered by {mac}, which is not its MAC",
+                f"{owner.host}: device {owner.device}: address {address} is answered by MAC {mac}, not by the device",
                 host=owner.host,
                 device=owner.device,
                 expected=owner.mac,
                 found=f"{mac} in the ARP table of {_some(devices)}",
-                remedy=f"give the machine with {mac} another address, then announce the device's own",
+                remedy=f"give the machine with MAC {mac} another address, then announce the device's address again",
                 commands=(scribe.on(owner.host, f"hccn_tool -i {owner.device} -send_arp -s enable 1"),),
             )
 

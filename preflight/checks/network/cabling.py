@@ -128,19 +128,19 @@ def _miscabled(scribe: All, name: str, own: Leaves, group: _Group, fabric: _Fabr
         if partner is not None:
             reported.add(partner)
             yield scribe.bad(
-                f"{name}: device {device}: cable swapped with device {partner}, on {leaf} instead of {home}",
+                f"{name}: device {device}: cable is swapped with that of device {partner} ({leaf} instead of {home})",
                 remedy=f"swap the cables of devices {device} and {partner} of {name}",
                 **details,
             )
         elif usual_device is not None:
             yield scribe.bad(
-                f"{name}: device {device}: connected to {leaf}, where the other hosts connect device {usual_device}",
+                f"{name}: device {device}: is connected to {leaf}, to which other hosts connect device {usual_device}",
                 remedy=f"connect device {device} of {name} to {home}",
                 **details,
             )
         elif not group.hosts & fabric.on[device][leaf]:
             yield scribe.warn(
-                f"{name}: device {device}: connected to {leaf}, but to {home} on nearly all other hosts",
+                f"{name}: device {device}: is connected to {leaf}. Nearly all other hosts connect it to {home}",
                 remedy=f"connect device {device} of {name} to {home}, unless the difference is intended",
                 **details,
             )
@@ -168,12 +168,11 @@ def _swapped_on_either(scribe: All, leaves: Mapping[str, Leaves]) -> Iterator[Fi
             ):
                 reported |= {device, second}
                 yield scribe.warn(
-                    f"{name}: device {device}: cable swapped with device {second}, here or on {peer}",
+                    f"{name}: device {device}: cable is swapped with that of device {second}, either here or on {peer}",
                     host=name,
                     device=device,
                     rail=device,
                     peer=f"{peer}/{device}",
-                    expected=own[second],
-                    found=leaf,
-                    remedy=f"find out which of {name} and {peer} is cabled wrongly, and swap the two cables there",
+                    found=f"{leaf} on {name}, {own[second]} on {peer}",
+                    remedy=f"compare {name} and {peer} with the cabling plan. Swap the two cables on the wrong host",
                 )

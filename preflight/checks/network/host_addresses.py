@@ -37,15 +37,15 @@ def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
     if len(interfaces) != 1:
         listed = ", ".join(interface.name for interface in interfaces or network.interfaces)
         count = "no interface" if not interfaces else "more than one interface"
-        summary = f"{name}: {count} matches nic {nic} of the inventory (interfaces: {listed})"
-        yield scribe.bad(summary, expected=nic, found=listed, remedy="correct nic in the inventory")
+        summary = f"{name}: {count} matches the inventory's host NIC {nic} (interfaces: {listed})"
+        yield scribe.bad(summary, expected=nic, found=listed, remedy=f"correct nic of {name} in the inventory")
         return
     interface, addresses = interfaces[0], routable(interfaces[0])
     quoted = shlex.quote(interface.name)
     if not interface.up:
         yield scribe.bad(
             f"{name}: host NIC {interface.name} is down",
-            remedy="bring the interface up",
+            remedy=f"bring {interface.name} up",
             commands=(scribe.on(name, f"ip link set {quoted} up"),),
         )
     elif len(addresses) != 1:
@@ -54,7 +54,7 @@ def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
             f"{name}: host NIC {interface.name} has {len(addresses)} routable IPv4 addresses",
             expected="one address",
             found=listed,
-            remedy="give the interface exactly one routable IPv4 address",
+            remedy=f"give {interface.name} exactly one routable IPv4 address",
             retest=scribe.on(name, f"ip -4 address show dev {quoted}"),
         )
 
@@ -100,9 +100,10 @@ def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
     listed = ", ".join(loopback)
     if loopback or not names.hostname:
         yield report(
-            f"{name}: own host name " + (f"resolves to loopback address {listed}" if loopback else "does not resolve"),
+            f"{name}: the host's own name "
+            + (f"resolves to the loopback address {listed}" if loopback else "does not resolve"),
             found=listed,
-            remedy=f"put {scribe.host.address} in front of the host name in /etc/hosts on {name}",
+            remedy=f"map the host name to {scribe.host.address} in /etc/hosts on {name}",
             retest=scribe.on(name, 'getent ahosts "$(hostname)"'),
         )
 
@@ -128,10 +129,11 @@ def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
     if len(unresolved) > _NAMED:
         wrong.append(f"and {len(unresolved) - _NAMED} more")
     if unresolved:
+        verb = "does" if len(unresolved) == 1 else "do"
         yield scribe.bad(
-            f"{own}: {len(unresolved)} of {len(planned)} host names do not match the inventory: {wrong[0]}",
-            evidence=tuple(wrong),
-            remedy=f"correct /etc/hosts or DNS of {own}, or use addresses in jobs",
+            f"{own}: {len(unresolved)} of {len(planned)} host names {verb} not match the inventory: {wrong[0]}",
+            evidence=tuple(wrong[1:]),
+            remedy=f"correct the host names in /etc/hosts on {own} or in DNS, or use IP addresses in jobs",
         )
 
 

@@ -39,18 +39,18 @@ def no_number(scribe: Here, os: Os) -> Iterator[Finding]:
     host = scribe.host
     if (address := _as_number(os.hostname)) is not None:
         yield scribe.bad(
-            f"{host.name}: host name {os.hostname} is read as IPv4 address {address}",
-            expected="a name with a letter",
+            f"{host.name}: the host name {os.hostname} is parsed as the IPv4 address {address}",
+            expected="a host name with a letter",
             found=address,
             remedy="rename the host, and use the new name in the inventory",
             commands=(scribe.on(host.name, f"hostnamectl set-hostname {shlex.quote(f'node-{os.hostname}')}"),),
         )
     if host.name != os.hostname and (address := _as_number(host.name)) is not None:
         yield scribe.warn(
-            f"{host.name}: name in the inventory is read as IPv4 address {address}",
-            expected="a name with a letter",
+            f"{host.name}: the name in the inventory is parsed as the IPv4 address {address}",
+            expected="a host name with a letter",
             found=address,
-            remedy=f"use the host's name {quote(os.hostname)} in the inventory, if jobs use names",
+            remedy=f"if jobs use host names, change the name in the inventory to {quote(os.hostname)}",
         )
 
 
@@ -89,7 +89,9 @@ def localhost(scribe: Here, naming: Naming) -> Iterator[Finding]:
             + (f"resolves to {', '.join(foreign)}" if foreign else "does not resolve"),
             expected="127.0.0.1",
             found=", ".join(naming.localhost),
-            remedy="put the line 127.0.0.1 localhost into /etc/hosts",
+            remedy="set the address of localhost to 127.0.0.1 in /etc/hosts"
+            if foreign
+            else "add the line 127.0.0.1 localhost to /etc/hosts",
             retest=scribe.on(scribe.host.name, "getent ahosts localhost"),
         )
 
@@ -125,7 +127,7 @@ def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
                 expected=f"less than {SLOW:g} s",
                 found=took,
                 cause="a name server in /etc/resolv.conf does not answer",
-                remedy="add the hosts to /etc/hosts (hosts_file = true under [host_setup]), or change the name server",
+                remedy="add the hosts to /etc/hosts (hosts_file = true under [host_setup]), or replace the name server",
                 retest=scribe.on(scribe.host.name, f"time getent hosts {shlex.quote(address)}"),
             )
             return
@@ -157,13 +159,11 @@ def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
         yield from _wrong_owners(scribe, name, answers)
         if answers.get(first.name) is False:
             yield (scribe.bad if strict and not served else scribe.warn)(
-                f"{first.name}: torchrun does not recognise {name} as this host, so it serves no store here",
+                f"{first.name}: torchrun does not recognise {name} as this host, so it starts no rendezvous store",
                 host=first.name,
-                expected="recognised",
-                found="not recognised",
-                remedy=f"use {served[0]} as torchrun's endpoint"
+                remedy=f"use {served[0]} in torchrun's --rdzv-endpoint"
                 if served
-                else f"put {first.address} in front of the host name in /etc/hosts on {first.name}",
+                else f"map the host name to {first.address} in /etc/hosts on {first.name}",
             )
 
 
@@ -173,9 +173,11 @@ def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) ->
     report = scribe.bad if scribe.cluster.job.launcher == "torchrun" else scribe.warn
     for host, answer in answers.items():
         if answer is None:
-            yield scribe.unknown(f"{host}: no result in time on whether torchrun takes {name} for this host", host=host)
+            yield scribe.unknown(
+                f"{host}: the test whether torchrun recognises {name} as this host timed out", host=host
+            )
         elif answer and host != first:
-            clause = "" if name == first else f", but it is {first}"
+            clause = "" if name == first else f", although {name} is {first}"
             yield report(
                 f"{host}: torchrun wrongly recognises {name} as this host{clause}",
                 host=host,
@@ -207,24 +209,26 @@ def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
                 strangers[peer].append(name)
     for name, naming_of_host in naming.items():
         if naming_of_host.full_name is None:
-            yield scribe.unknown(f"{name}: full host name not found within {naming_of_host.seconds:g} s", host=name)
+            yield scribe.unknown(
+                f"{name}: the lookup of the full host name took longer than {naming_of_host.seconds:g} s", host=name
+            )
             continue
         own = naming_of_host.full_name.name
         if own.lower() in _NO_NAMES:
             yield scribe.bad(
-                f"{name}: full host name is {own or 'empty'}, which every host takes for itself",
+                f"{name}: the full host name is {own or 'empty'}, so every other host would connect to itself",
                 host=name,
                 found=own,
-                remedy=f"put {name} and its full name behind its address in /etc/hosts, not behind 127.x",
+                remedy=f"list {name} and its full name after the host's address in /etc/hosts, not after 127.x",
                 retest=scribe.on(name, "hostname -f"),
             )
         elif own in strangers:
             yield scribe.bad(
-                f"{name}: full host name {own} does not resolve on {', '.join(strangers[own][:3])}",
+                f"{name}: the full host name {own} does not resolve on {', '.join(strangers[own][:3])}",
                 host=name,
                 peer=strangers[own][0],
                 found=own,
-                remedy="add the full names to /etc/hosts or DNS, or use torchrun --local-addr",
+                remedy="add the full names to /etc/hosts or DNS, or pass --local-addr to torchrun",
                 retest=scribe.on(strangers[own][0], f"getent hosts {shlex.quote(own)}"),
             )
 
@@ -253,5 +257,5 @@ def families(scribe: All, network: Mapping[str, Network]) -> Iterator[Finding]:
             host=odd.host,
             peer=odd.others[0],
             found="IPv6" if odd.value else "no IPv6",
-            remedy="set NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment, or use IPv6 on all hosts or none",
+            remedy="set NCCL_SOCKET_FAMILY=AF_INET in the jobs' environment, or turn IPv6 on (or off) on all hosts",
         )

@@ -12,14 +12,12 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.text import quote
 from preflight.rules.nics import library_nics
-from preflight.rules.nics.hccl_nic import FIRST, NicChoice, choose
+from preflight.rules.nics.hccl_nic import FIRST, NicChoice, NoNic, choose
 
-_EXACTLY = "set {0}_SOCKET_IFNAME==NIC in the jobs' environment (the second = stands for an exact match)"
-HCCL, NCCL = (Library(name, _EXACTLY.format(name)) for name in ("HCCL", "NCCL"))
-GLOO = Library("gloo", "set GLOO_SOCKET_IFNAME=NIC in the jobs' environment")
-MPI = Library(
-    "Open MPI", "set OMPI_MCA_btl_tcp_if_include=NIC in the jobs' environment, or a network such as 10.1.0.0/24"
-)
+_EXACTLY = "_SOCKET_IFNAME=={nic} in {where} (the second = stands for an exact match)"
+HCCL, NCCL = (Library(name, f"set {name}{_EXACTLY}") for name in ("HCCL", "NCCL"))
+GLOO = Library("gloo", "set GLOO_SOCKET_IFNAME={nic} in {where}")
+MPI = Library("Open MPI", "set OMPI_MCA_btl_tcp_if_include={nic} (or a network such as 10.1.0.0/24) in {where}")
 _ArrivalsOf = Mapping[str, Arrivals | None]
 
 
@@ -91,11 +89,11 @@ def reached_by_nccl(
             word, extra_nics = surplus
             yield scribe.warn(
                 f"{host.name}: NCCL_SOCKET_IFNAME={quote(names)} also matches {', '.join(extra_nics)}. NCCL matches by "
-                "prefix, and uses all matching interfaces",
+                "prefix and uses all matching interfaces",
                 host=host.name,
                 expected=f"={word}",
                 found=names,
-                remedy=NCCL.remedy.replace("NIC", word, 1),
+                remedy=NCCL.fix(word, job[host.name].nccl_files.get("NCCL_SOCKET_IFNAME", "")),
             )
 
 
@@ -122,7 +120,7 @@ def reached_by_gloo(
     Fix: Set the NIC in the jobs' environment, here eth0.
       export GLOO_SOCKET_IFNAME=eth0
     """
-    chosen: dict[str, NicChoice | str] = {}
+    chosen: dict[str, NicChoice | NoNic] = {}
     for host in scribe.hosts:
         choice = library_nics.gloo(job[host.name].variables, network[host.name], names[host.name].hostname)
         by_itself = isinstance(choice, NicChoice) and choice.why == library_nics.BY_NAME
@@ -184,14 +182,15 @@ def same_nic(scribe: Here, job: Job, network: Network, names: Names) -> Iterator
     if len({choice.nic for choice in by_variable.values()}) > 1:
         nics = ", ".join(f"{library} uses {choice.nic} ({choice.why})" for library, choice in by_variable.items())
         yield scribe.bad(
-            f"{scribe.host.name}: {nics}",
+            f"{scribe.host.name}: libraries use different NICs: {nics}",
             found=", ".join(choice.nic for choice in by_variable.values()),
             expected="one NIC",
-            remedy="set the same NIC for each library, as =NIC for HCCL and NCCL, and as NIC for gloo",
+            remedy="set the same NIC for all libraries in the jobs' environment (for eth0: =eth0 for HCCL and NCCL, "
+            "eth0 for gloo)",
         )
 
 
-def _without_loopback(chosen: Mapping[str, NicChoice | str]) -> dict[str, NicChoice | str]:
+def _without_loopback(chosen: Mapping[str, NicChoice | NoNic]) -> dict[str, NicChoice | NoNic]:
     """Return the choices without hosts that took the loopback because nothing else is up, which HST103 reports."""
     return {
         name: choice

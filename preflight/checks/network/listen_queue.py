@@ -31,10 +31,10 @@ def backlog(scribe: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     for key, value in settings.items():
         if 0 < value < ranks:
             yield scribe.bad(
-                f"{host}: {key} is {value}, below the cluster's {ranks} ranks",
+                f"{host}: {key} is {value}, less than the {ranks} ranks of the cluster",
                 host=host,
                 expected=f"at least {ranks}",
                 found=str(value),
-                remedy=f"raise the limit, and put {key} = 65535 into a file of /etc/sysctl.d",
+                remedy=f"raise the limit now, and add {key} = 65535 to a file in /etc/sysctl.d",
                 commands=(scribe.on(host, f"sysctl -w {key}=65535"),),
             )

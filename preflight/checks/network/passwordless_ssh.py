@@ -13,15 +13,15 @@ from preflight.model.finding import Finding
 _EACH = "each host"
 _SHOWN = 4  # attempts that a finding lists as evidence
 _REMEDY = {
-    Entry.UNKNOWN_KEY: "compare the fingerprint of {target}, then add its host key on {source}",
-    Entry.CHANGED_KEY: "find out why the host key of {target} changed, then replace the old key on {source}",
+    Entry.UNKNOWN_KEY: "verify the host key fingerprint of {target}, then add the host key to known_hosts on {source}",
+    Entry.CHANGED_KEY: "find out why the host key of {target} changed, then replace it in known_hosts on {source}",
     Entry.DENIED: "append ~/.ssh/id_*.pub of {source} to ~/.ssh/authorized_keys on {target} (mode 600, ~/.ssh 700)",
-    Entry.NO_NAME: "add the name to /etc/hosts or DNS of {source}, or use an address in the inventory",
-    Entry.REFUSED: "start sshd on {target}, or set its port in ~/.ssh/config of {source}",
-    Entry.NO_ANSWER: "check whether a firewall blocks ssh",
-    Entry.NO_WAY: "correct the routes of {source}",
+    Entry.NO_NAME: "add the name to /etc/hosts on {source} or to DNS, or use an IP address in the inventory",
+    Entry.REFUSED: "start sshd on {target}, or set its ssh port in ~/.ssh/config on {source}",
+    Entry.NO_ANSWER: "check whether a firewall blocks ssh to {target}",
+    Entry.NO_WAY: "correct the routes on {source}",
     Entry.DROPPED: "check MaxStartups in /etc/ssh/sshd_config, fail2ban and hosts.deny on {target}",
-    Entry.NO_SHELL: "check the login shell and its start files on {target}",
+    Entry.NO_SHELL: "check the login shell and its startup files on {target}",
 }
 
 

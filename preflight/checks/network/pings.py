@@ -141,8 +141,8 @@ class _LostPings:
             device=device if host else None,
             rail=cause.device,
             cause=explanation,
-            expected=f"{sum(ping.sent for ping in cause.lost)} answers",
-            found=f"{sum(ping.received for ping in cause.lost)}",
+            expected=f"{sum(ping.sent for ping in cause.lost):,} answers",
+            found=f"{sum(ping.received for ping in cause.lost):,} answers",
             evidence=_evidence(cause.lost),
             remedy=fix(cause, self.words),
             commands=self._commands(cause),
@@ -152,10 +152,10 @@ class _LostPings:
 
     def of_link(self, ping: Ping, cause: Cause | None = None) -> Finding:
         """Return the finding about one ping; without `cause` only a part of its packets is lost."""
-        symptom = _symptom(ping)
+        symptom = _symptom(ping) if ping.received else "does not answer pings"
         if ping.purpose == "mtu":
-            symptom = f"answers all small pings, but {ping.received} of {ping.sent} pings of {ping.size} bytes"
-        lost = both_ways(cause, self.words.pings) if cause else ""
+            symptom = f"answers all small pings, but {ping.received} of {ping.sent} packets of {ping.size} bytes"
+        lost = both_ways(cause, self.words.pings) if cause and ping == cause.lost[0] else ""
         return self.scribe.finding(
             self.outcome,
             f"{ping.host}: device {ping.device}: {ping.peer} ({ping.address}) {symptom}",
@@ -163,8 +163,8 @@ class _LostPings:
             device=ping.device,
             rail=_rail(ping),
             peer=ping.peer,
-            expected=f"{ping.sent} of {ping.sent}",
-            found=f"{ping.received} of {ping.sent}",
+            expected=f"{ping.sent} of {ping.sent} packets answered",
+            found=f"{ping.received} of {ping.sent} packets answered",
             cause=describe(cause, self.words.pings)[1] if cause else "",
             remedy=fix(cause, self.words) if cause else self.words.fixes["link"],
             commands=self._commands(cause) if cause else (),
@@ -283,13 +283,13 @@ def _devices(cause: Cause) -> set[PingEnd]:
 
 
 def _evidence(lost: Sequence[Ping]) -> tuple[str, ...]:
-    lines = [f"{own(ping)} to {ping.peer} ({ping.address}): {_symptom(ping)}" for ping in lost[:_SHOWN]]
+    lines = [f"{own(ping)} pings {ping.peer} ({ping.address}), which {_symptom(ping)}" for ping in lost[:_SHOWN]]
     hidden = len(lost) - len(lines)
     return (*lines, f"and {hidden:,} more") if hidden else tuple(lines)
 
 
 def _symptom(ping: Ping) -> str:
-    return "does not answer" if not ping.received else f"answers {ping.received} of {ping.sent} pings"
+    return "does not answer" if not ping.received else f"answers {ping.received} of {ping.sent} packets"
 
 
 def _rail(ping: Ping) -> int | None:

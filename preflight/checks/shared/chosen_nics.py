@@ -1,16 +1,18 @@
 """Findings about the host NICs that a library chooses, and that may not reach each other. Pure."""
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any
 
 from preflight.checks.engine.registry import All
 from preflight.checks.shared.majority import Odd, odd_ones
 from preflight.facts.sections.firewall import Arrivals
-from preflight.facts.types import Network, Route
+from preflight.facts.types import Interface, Network, Route
 from preflight.model.cluster import Host
 from preflight.model.finding import Finding
-from preflight.rules.nics.hccl_nic import NicChoice
+from preflight.rules.nics.hccl_nic import NicChoice, NoNic
 from preflight.rules.nics.inventory_nic import named_by
 
 Place = IPv4Network | IPv6Network
@@ -18,28 +20,35 @@ Place = IPv4Network | IPv6Network
 
 @dataclass(frozen=True)
 class Library:
-    """A library that chooses a host NIC. `remedy`: the way in which a job names the interface NIC to it."""
+    """A library that chooses a host NIC. `remedy`: the way in which a job names the interface {nic} to it."""
 
     name: str
     remedy: str
+
+    def fix(self, nic: str, file: str, unset: str = "") -> str:
+        """Return the remedy that sets `nic`, in the file that sets it now, if any; "" for a NIC that is not known."""
+        text = self.remedy.format(nic=nic or "NIC", where=file or "the jobs' environment")
+        text = text.replace("OMPI_MCA_", "") if file else text
+        text = f"unset {unset}, and {text}" if unset else text
+        return text if nic else f"{text}. Replace NIC with the name of the host NIC"
 
 
 def judged(
     scribe: All,
     library: Library,
-    chosen: Mapping[str, NicChoice | str],
+    chosen: Mapping[str, NicChoice | NoNic],
     network: Mapping[str, Network],
     arrivals: Mapping[str, Arrivals | None],
 ) -> Iterator[Finding]:
     """Yield the problems of the choices, by host.
 
-    A sentence in place of a choice gives the reason for none. Connections that were tried to the chosen address prove
+    Connections that were tried to the chosen address prove
     that it is reached, or not. Without them, networks and routes are compared."""
     choices = {name: choice for name, choice in chosen.items() if isinstance(choice, NicChoice)}
     for name, choice in chosen.items():
-        if isinstance(choice, str):
-            remedy = _remedy(scribe, library, name, network)
-            yield scribe.bad(f"{name}: {library.name} finds no host NIC: {choice}", host=name, remedy=remedy)
+        if isinstance(choice, NoNic):
+            fix = _fix(scribe, library, name, choice, network)
+            yield scribe.bad(f"{name}: {library.name} finds no host NIC: {choice.why}", host=name, **fix)
     unreached = list(_connection_problems(scribe, library, choices, network, arrivals)) if len(scribe.hosts) > 1 else []
     yield from unreached
     unreached_hosts = {finding.host for finding in unreached}
@@ -60,12 +69,13 @@ def _connection_problems(
     for name, choice in choices.items():
         subject = f"{name}: {library.name} would choose {choice.nic} {choice.address} ({choice.why})"
         first_host = first.setdefault(str(choice.address.ip), name)
-        remedy = _remedy(scribe, library, name, network)
+        fix = _fix(scribe, library, name, choice, network)
         if choice.address.ip.is_loopback:
-            yield scribe.bad(f"{subject}, which no other host can reach", host=name, found=choice.nic, remedy=remedy)
+            summary = f"{subject}. No other host can reach this loopback address"
+            yield scribe.bad(summary, host=name, found=choice.nic, **fix)
         elif first_host != name:
-            summary = f"{subject}, the same address as {first_host}"
-            yield scribe.bad(summary, host=name, peer=first_host, found=choice.nic, remedy=remedy)
+            summary = f"{subject}. {first_host} has the same address"
+            yield scribe.bad(summary, host=name, peer=first_host, found=choice.nic, **fix)
         else:
             places[name] = choice.address.network
     connected = _connected_networks(choices, places, arrivals)
@@ -74,23 +84,45 @@ def _connection_problems(
             yield from _in_other_network(scribe, library, odd, choices, network)
 
 
-def _remedy(scribe: All, library: Library, name: str, network: Mapping[str, Network]) -> str:
-    """Return the library's remedy, with the host NIC of the inventory if that is one interface."""
+def _fix(
+    scribe: All, library: Library, name: str, choice: NicChoice | NoNic, network: Mapping[str, Network]
+) -> Mapping[str, Any]:
+    """Return remedy and commands: bring the wanted NIC up, else name the inventory's host NIC to the library.
+
+    A library that has chosen that NIC needs another address or route."""
+    wanted = _inventory_nic(scribe, name, network)
+    down = _down(wanted, choice)
+    if down:
+        return {"remedy": f"bring {down} up", "commands": (scribe.on(name, f"ip link set {shlex.quote(down)} up"),)}
+    if wanted and isinstance(choice, NicChoice) and choice.nic == wanted.name:
+        return {"remedy": f"correct the address or the routes of {wanted.name}"}
+    return {"remedy": library.fix(wanted.name if wanted else "", choice.file, choice.unset)}
+
+
+def _inventory_nic(scribe: All, name: str, network: Mapping[str, Network]) -> Interface | None:
+    """Return the host NIC of the inventory; None if that is not exactly one interface."""
     nic = scribe.cluster.by_name[name].nic
     interfaces = named_by(nic, network[name]) if nic else []
-    return library.remedy.replace("NIC", interfaces[0].name, 1) if len(interfaces) == 1 else library.remedy
+    return interfaces[0] if len(interfaces) == 1 else None
+
+
+def _down(wanted: Interface | None, choice: NicChoice | NoNic) -> str:
+    """Return the NIC that jobs should use and that is down: the inventory's, else the one of the library's setting."""
+    if wanted:
+        return "" if wanted.up else wanted.name
+    return choice.down if isinstance(choice, NoNic) else ""
 
 
 def _unplanned(scribe: All, library: Library, host: Host, choice: NicChoice, network: Network) -> Iterator[Finding]:
     wanted = [interface.name for interface in named_by(host.nic, network)] if host.nic else []
     if len(wanted) == 1 and choice.nic not in wanted:
         yield scribe.warn(
-            f"{host.name}: {library.name} would choose {choice.nic} ({choice.why}), but the inventory's host NIC is "
+            f"{host.name}: {library.name} would choose {choice.nic} ({choice.why}). The host NIC in the inventory is "
             f"{wanted[0]}",
             host=host.name,
             expected=wanted[0],
             found=choice.nic,
-            remedy=library.remedy.replace("NIC", wanted[0], 1),
+            remedy=library.fix(wanted[0], choice.file, choice.unset),
         )
 
 
@@ -125,12 +157,12 @@ def _in_other_network(
     elif route:
         report, way = scribe.warn, " with only the default route between them"
     yield report(
-        f"{odd.host}: {library.name} would choose {own.nic} {own.address} ({own.why}), but {peer.nic} {peer.address} "
-        f"on {odd.elsewhere}. These are two networks{way}",
+        f"{odd.host}: {library.name} would choose {own.nic} {own.address} ({own.why}) here, and {peer.nic} "
+        f"{peer.address} on {odd.elsewhere}. These are different networks{way}",
         host=odd.host,
         peer=odd.others[0],
         found=str(own.address),
-        remedy=_remedy(scribe, library, odd.host, network),
+        **_fix(scribe, library, odd.host, own, network),
     )
 
 

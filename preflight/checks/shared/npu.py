@@ -74,7 +74,7 @@ def untold(
                 refusals.add((tuple(devices), error))
     for numbers, error in sorted(refusals):
         subject = f"device{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}: " if numbers else ""
-        yield scribe.skip(f"{host.name}: {subject}not reported: {error}", host=host.name)
+        yield scribe.skip(f"{host.name}: {subject}values are not reported: {error}", host=host.name)
     for device, error in sorted(failed):
         summary = f"{host.name}: device {device}: could not be checked: {error}"
         yield scribe.unknown(summary, host=host.name, device=device)
@@ -84,7 +84,7 @@ def _by_error(reading: Mapping[int, Found[Any]], *, unset: bool) -> dict[str, li
     by_error: dict[str, list[int]] = defaultdict(list)
     for device, result in reading.items():
         if result.error or (result.value is None and not unset):
-            by_error[result.error or "its tool reported nothing"].append(device)
+            by_error[result.error or "the tool reported nothing"].append(device)
     return by_error
 
 

@@ -77,7 +77,7 @@ def refuse_too_many(devices: Mapping[str, Collection[int]], scope: PingScope) ->
     if options and count > MOST_PINGS:
         words = " ".join(options)
         raise UsageError(
-            f"{words} would send {count:,} pings between {len(devices):,} hosts, and the limit is "
+            f"{words} would send {count:,} pings between {len(devices):,} hosts. The limit is "
             f"{MOST_PINGS:,}. Choose fewer hosts with --limit. Without {words}, each device pings the next host and "
             f"one host behind each of {OTHER_LEAVES} other leaves"
         )
@@ -138,13 +138,13 @@ def _devices(all_ports: Sequence[Port]) -> dict[str, list[int]]:
 
 def _notes(all_ports: Sequence[Port], scope: PingScope, *, switched: bool, no_way: int) -> Iterator[str]:
     if scope.cross_rail and not switched:
-        yield "no pings across rails, since a direct fabric does not connect rails"
+        yield "pings across rails are omitted, because a direct fabric does not connect rails"
     if no_way:
-        yield f"{no_way:,} pings across rails omitted: the subnets differ, and not both sides have a gateway"
+        yield f"{no_way:,} pings across rails are omitted, because the subnets differ and not both sides have a gateway"
     small_mtus = sum(0 < port.mtu < scope.size + HEADERS for port in all_ports) if scope.size else 0
     if small_mtus:
         number = f"{small_mtus:,} of {len(all_ports):,} devices"
-        yield f"packets of {scope.size} bytes exceed the MTU of {number}, and are split or not sent"
+        yield f"packets of {scope.size} bytes exceed the MTU of {number}. Such packets are split or not sent"
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def forecast(plan: Sequence[Ping], pool: int = POOL) -> str:
     text = f"{len(plan):,} pings between the devices of {scope}, {longest:,} per device, about {seconds:,.0f} s"
     if seconds > LONG:
         text += (
-            ". To shorten it, omit --mesh and --cross-rail, limit the hosts (--limit), raise --pool, or use --no-ping"
+            ". To shorten this, omit --mesh and --cross-rail, use fewer hosts (--limit), raise --pool, or use --no-ping"
         )
     return text
 
@@ -89,7 +89,7 @@ def ping(
         if isinstance(outcome, tuple):
             results[name] = iter(outcome)
         else:
-            error = str(outcome) if outcome else "no facts from the host"
+            error = str(outcome) if outcome else "no facts were collected from the host"
             results[name] = iter(replace(planned, error=error) for planned in host_pings)
     return tuple(next(results[planned.host]) for planned in plan)
 

@@ -16,22 +16,37 @@ Address = IPv4Interface | IPv6Interface
 
 @dataclass(frozen=True)
 class NicChoice:
-    """A host NIC with its address. `why`: the deciding variable or rule, in words for a message."""
+    """A host NIC with its address.
+
+    `why`: the deciding variable or rule, in words for a message. `file`: the file that sets the variable. `unset`: a
+    setting that has to go before another one counts."""
 
     nic: str
     address: Address
     why: str
+    file: str = ""
+    unset: str = ""
 
 
-def choose(variables: Mapping[str, str], network: Network) -> NicChoice | str:
-    """Return the NIC that HCCL takes, or a sentence on why there is none."""
+@dataclass(frozen=True)
+class NoNic:
+    """The reason for no host NIC, as a sentence. `down`: the interface that the setting names, if that is down."""
+
+    why: str
+    down: str = ""
+    file: str = ""
+    unset: str = ""
+
+
+def choose(variables: Mapping[str, str], network: Network) -> NicChoice | NoNic:
+    """Return the NIC that HCCL takes, or why there is none."""
     wanted, names = variables.get("HCCL_IF_IP", ""), variables.get("HCCL_SOCKET_IFNAME", "")
     if wanted:
         return _by_address(wanted, network)
     version = 6 if names and variables.get("HCCL_SOCKET_FAMILY") == "AF_INET6" else 4
     nics = _by_name(network, version)
     if not names:
-        return NicChoice(*nics[0], FIRST) if nics else "no interface that is up has an IPv4 address"
+        return NicChoice(*nics[0], FIRST) if nics else NoNic("no interface that is up has an IPv4 address")
     fitting = [(place, nic) for nic in nics if (place := allowed(names, nic[0])) is not None]
     if not fitting:
         return _none_fits(names, version, network)
@@ -45,26 +60,28 @@ def _by_name(network: Network, version: int) -> list[tuple[str, Address]]:
     return sorted(nics, key=lambda nic: (_search_rank(nic[0]), nic[0]))
 
 
-def _none_fits(names: str, version: int, network: Network) -> str:
+def _none_fits(names: str, version: int, network: Network) -> NoNic:
+    setting = f"HCCL_SOCKET_IFNAME={quote(names)}"
     present = ", ".join(sorted({name for name, _ in _by_name(network, version)}))
     fitting = (nic.name for nic in network.interfaces if not nic.up and allowed(names, nic.name) is not None)
-    down = next((f" ({name} is down)" for name in fitting), "")
-    return (
-        f"no interface with an IPv{version} address matches HCCL_SOCKET_IFNAME={quote(names)}{down}. "
-        f'Present: {present}. HCCL reports "set ifname to […] by HCCL_SOCKET_IFNAME, but not found in the environment"'
-    )
+    down = next(fitting, "")
+    why = f"no interface matches {setting}. Interfaces with an IPv{version} address are {present or 'none'}"
+    if down:
+        why = f"{down} matches {setting}, but {down} is down"
+    message = "set ifname to […] by HCCL_SOCKET_IFNAME, but not found in the environment"
+    return NoNic(f'{why}. HCCL reports "{message}"', down)
 
 
-def _by_address(wanted: str, network: Network) -> NicChoice | str:
+def _by_address(wanted: str, network: Network) -> NicChoice | NoNic:
     try:
         address = ip_address(wanted)
     except ValueError:
-        return f"HCCL_IF_IP={quote(wanted)} is not an IP address"
+        return NoNic(f"HCCL_IF_IP={quote(wanted)} is not an IP address", unset="HCCL_IF_IP")
     for nic in network.interfaces:
         for own in addresses(nic, address.version):
             if own.ip == address:
-                return NicChoice(nic.name, own, f"HCCL_IF_IP={address}")
-    return f"HCCL_IF_IP={address} is not an address of this host"
+                return NicChoice(nic.name, own, f"HCCL_IF_IP={address}", unset="HCCL_IF_IP")
+    return NoNic(f"HCCL_IF_IP={address} is not an address of this host", unset="HCCL_IF_IP")
 
 
 def addresses(nic: Interface, version: int) -> Iterator[Address]:

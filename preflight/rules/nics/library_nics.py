@@ -1,18 +1,17 @@
 """The host NIC that NCCL, gloo and Open MPI take, each by its own rule; HCCL's is in `hccl_nic`. Pure.
 
-A sentence in place of a NIC gives the reason for none.
-
 NCCL's rule is that of src/misc/socket.cc, ncclFindInterfaces. Gloo's is that of ProcessGroupGloo.cpp of torch and
 gloo/transport/tcp/device.cc; its messages were measured with torch 2.13. Open MPI's is that of
 opal/mca/btl/tcp/btl_tcp_component.c of 4.1."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from preflight.facts.sections.job import Mpi
 from preflight.facts.types import Interface, Network
 from preflight.model.text import quote
-from preflight.rules.nics.hccl_nic import FIRST, Address, NicChoice, addresses
+from preflight.rules.nics.hccl_nic import FIRST, Address, NicChoice, NoNic, addresses
 from preflight.rules.variables.nccl import fits_any, read_patterns
 
 BY_NAME = "the address of the host's own name"
@@ -23,7 +22,7 @@ _NCCL_FAMILIES = {"AF_INET": (4,), "AF_INET6": (6,)}
 _BOTH = (4, 6)
 
 
-def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> NicChoice | str:
+def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> NicChoice | NoNic:
     """Return the first NIC in the kernel's order that fits, on which NCCL listens for the other ranks' bootstrap.
 
     `file`: NCCL's configuration file, if that sets NCCL_SOCKET_IFNAME."""
@@ -32,19 +31,19 @@ def nccl(variables: Mapping[str, str], network: Network, file: str = "") -> NicC
     nics = list(_with_addresses(_up(network), _NCCL_FAMILIES.get(family, _BOTH)))
     if len(names) < _SHORTEST:
         return _by_nccl_order(nics, family)
-    setting = f"NCCL_SOCKET_IFNAME={quote(names)}" + (f" of {file}" if file else "")
+    setting = f"NCCL_SOCKET_IFNAME={quote(names)}" + (f" in {file}" if file else "")
     for nic in nics:
         if nccl_fits(names, nic[0]):
-            return NicChoice(*nic, setting)
+            return NicChoice(*nic, setting, file)
     fitting = [nic.name for nic in network.interfaces if nccl_fits(names, nic.name)]
-    return _no_nic(setting, network, fitting, "Bootstrap : no socket interface found")
+    return _no_nic(setting, network, fitting, "Bootstrap : no socket interface found", file)
 
 
-def _by_nccl_order(nics: Sequence[tuple[str, Address]], family: str) -> NicChoice | str:
+def _by_nccl_order(nics: Sequence[tuple[str, Address]], family: str) -> NicChoice | NoNic:
     """Return the NIC that NCCL takes where no variable names one."""
     first = next((nic for order in _NCCL_ORDER for nic in nics if nccl_fits(order, nic[0])), None)
     why = f"{FIRST} with NCCL_SOCKET_FAMILY={family}" if family in _NCCL_FAMILIES else FIRST
-    return NicChoice(*first, why) if first else "no interface that is up has an address"
+    return NicChoice(*first, why) if first else NoNic("no interface that is up has an address")
 
 
 def nccl_fits(patterns: str, nic: str) -> bool:
@@ -69,7 +68,7 @@ def more_than_meant(names: str, network: Network) -> tuple[str, tuple[str, ...]]
     return None
 
 
-def gloo(variables: Mapping[str, str], network: Network, own_name: Sequence[str]) -> NicChoice | str | None:
+def gloo(variables: Mapping[str, str], network: Network, own_name: Sequence[str]) -> NicChoice | NoNic | None:
     """Return the first interface of GLOO_SOCKET_IFNAME, all of which must be present.
 
     Without the variable, return the first address of the host's own name that this host can bind. None: that is the
@@ -82,11 +81,12 @@ def gloo(variables: Mapping[str, str], network: Network, own_name: Sequence[str]
     setting = f"GLOO_SOCKET_IFNAME={quote(names)}"
     for name in wanted:
         if name not in nics or not any(_with_addresses([nics[name]])):
-            why = _no_nic(setting, network, [name], f"Unable to find address for: {name}")
-            return f"{why}. gloo takes whole names between commas, without ^, = or prefixes"
+            no_nic = _no_nic(setting, network, [name], f"Unable to find address for: {name}")
+            rule = "GLOO_SOCKET_IFNAME takes whole names between commas, without ^, = or prefixes"
+            return replace(no_nic, why=f"{no_nic.why}. {rule}")
     down = [name for name in wanted if not nics[name].up]
     if down:
-        return f"{down[0]} of {setting} is down"
+        return NoNic(f"{down[0]} in {setting} is down", down[0])
     return NicChoice(*next(_with_addresses([nics[wanted[0]]])), setting)
 
 
@@ -100,7 +100,7 @@ def _of_own_name(network: Network, own_name: Sequence[str]) -> NicChoice | None:
     return None
 
 
-def mpi(settings: Mpi, network: Network) -> NicChoice | str | None:
+def mpi(settings: Mpi, network: Network) -> NicChoice | NoNic | None:
     """Return the first interface of btl_tcp_if_include; None if it is not set, and Open MPI takes all.
 
     The list holds names, each of which must be present, and networks, of which one must be."""
@@ -108,31 +108,34 @@ def mpi(settings: Mpi, network: Network) -> NicChoice | str | None:
     if include is None or not include.value:
         return None
     if exclude and exclude.value:
-        sources = f"{include.source} and {exclude.source}"
-        return f"{sources} set btl_tcp_if_include and btl_tcp_if_exclude, but Open MPI takes only one of them"
+        sources = f"btl_tcp_if_include ({include.source}) and btl_tcp_if_exclude ({exclude.source})"
+        unset = f"btl_tcp_if_exclude ({exclude.source})"
+        return NoNic(f"{sources} are both set, and Open MPI accepts only one of them", unset=unset)
     setting = f"btl_tcp_if_include={quote(include.value)} ({include.source})"
+    file = include.source if "/" in include.source else ""
     choices: list[tuple[str, Address]] = []
     for word in filter(None, include.value.split(",")):
         nics = _of_mpi_word(word, network, setting)
-        if isinstance(nics, str):
-            return nics
+        if isinstance(nics, NoNic):
+            return replace(nics, file=file)
         choices += nics[:1]
     if choices:
-        return NicChoice(*choices[0], setting)
-    return _no_nic(setting, network, [], "Did not find interface matching this subnet")
+        return NicChoice(*choices[0], setting, file)
+    return _no_nic(setting, network, [], "Did not find interface matching this subnet", file)
 
 
-def _of_mpi_word(word: str, network: Network, setting: str) -> list[tuple[str, Address]] | str:
-    """Return the NICs that a word of btl_tcp_if_include names, or a sentence on why Open MPI refuses it."""
+def _of_mpi_word(word: str, network: Network, setting: str) -> list[tuple[str, Address]] | NoNic:
+    """Return the NICs that a word of btl_tcp_if_include names, or why Open MPI refuses it."""
     if word[0].isalpha():
         nics = list(_with_addresses(nic for nic in _up(network) if nic.name == word))
         return nics or _no_nic(setting, network, [word], "Unknown interface name")
     try:
         network_of_word = ip_network(word, strict=False)
     except ValueError:
-        return f"{setting}: {quote(word)} is neither an interface nor a network"
+        return NoNic(f"{quote(word)} in {setting} is neither an interface nor a network")
     if "/" not in word:
-        return f'{setting}: {quote(word)} is not a network. Open MPI reports "Invalid specification (missing "/")"'
+        error = 'Invalid specification (missing "/")'
+        return NoNic(f'{quote(word)} in {setting} is not a network. Open MPI reports "{error}"')
     return [nic for nic in _with_addresses(_up(network)) if nic[1].ip in network_of_word]
 
 
@@ -151,11 +154,14 @@ def _with_addresses(nics: Iterable[Interface], versions: Iterable[int] = _BOTH) 
     return ((nic.name, address) for version in versions for nic in interfaces for address in addresses(nic, version))
 
 
-def _no_nic(setting: str, network: Network, names: Collection[str], error: str) -> str:
+def _no_nic(setting: str, network: Network, names: Collection[str], error: str, file: str = "") -> NoNic:
     """Return why no NIC is chosen though NICs of these names fit, with the library's own error message."""
     fitting = [nic for nic in network.interfaces if nic.name in names]
-    why = f"no interface matches {setting}. Present: {', '.join(sorted(_present(network)))}"
+    present = ", ".join(sorted(_present(network)))
+    why, down = f"no interface matches {setting}. Interfaces with an address are {present or 'none'}", ""
     if fitting:
-        fault = "is down" if not fitting[0].up else "has no usable address"
-        why = f"{fitting[0].name} matches {setting}, but {fault}"
-    return f'{why}. The library reports "{error}"'
+        nic = fitting[0]
+        down = "" if nic.up else nic.name
+        fault = "is down" if down else "has no usable address"
+        why = f"{nic.name} matches {setting}, but {nic.name} {fault}"
+    return NoNic(f'{why}. The library reports "{error}"', down, file)

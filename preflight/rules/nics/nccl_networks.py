@@ -23,7 +23,7 @@ def ways_between(observations: Iterable[Observation]) -> list[RankView]:
 
 
 def sentence(observations: Iterable[Observation]) -> str:
-    """Return `NCCL sent between hosts over IB (mlx5_0:1/RoCE …)`; "" where no rank knows."""
+    """Return `NCCL traffic between hosts used IB (mlx5_0:1/RoCE …)`; "" where no rank knows."""
     hosts: dict[str, dict[str, str]] = defaultdict(dict)
     for view in ways_between(observations):
         if view.way and view.way.between_hosts:
@@ -32,9 +32,9 @@ def sentence(observations: Iterable[Observation]) -> str:
         return ""
     if len(hosts) == 1:
         ((network, lines),) = hosts.items()
-        return f"NCCL sent between hosts over {network} ({next(iter(lines.values())) or 'no details in its log'})"
+        return f"NCCL traffic between hosts used {network} ({next(iter(lines.values())) or 'no details in its log'})"
     parts = (f"{network} on {_names(list(lines))}" for network, lines in sorted(hosts.items()))
-    return f"NCCL sent between hosts over {', '.join(parts)}"
+    return f"NCCL traffic between hosts used {', '.join(parts)}"
 
 
 def _names(hosts: list[str]) -> str:

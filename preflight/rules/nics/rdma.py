@@ -61,15 +61,15 @@ def used(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[R
 
     Return a sentence instead if there is none, or if the ports are unknown (`job` is None)."""
     if cluster.probe.transport == "socket":
-        return 'jobs do not use RDMA, since transport = "socket" under [probe]'
+        return 'jobs do not use RDMA, because the inventory sets transport = "socket" under [probe]'
     if job and (name := by_sockets(job.variables)):
-        return f"{job.told(name)} keeps NCCL on sockets"
+        return f"{job.told(name)} limits NCCL to sockets"
     names = cluster.machine.rdma
     if not names:
         if job is None:
-            return "the RDMA ports of jobs are known only where jobs run, or by rdma under [machine]"
+            return "the RDMA ports of the jobs are unknown. Run preflight where jobs run, or set rdma under [machine]"
         names = hcas(job.variables.get("NCCL_IB_HCA", ""), {port.device for port in ports})
-    return [port for port in ports if port.device in names] or "no active RDMA port that jobs use"
+    return [port for port in ports if port.device in names] or "no RDMA port that jobs use is active"
 
 
 def used_or_all(cluster: Cluster, job: Job | None, ports: Sequence[RdmaPort]) -> list[RdmaPort] | str:

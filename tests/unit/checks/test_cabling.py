@@ -47,7 +47,7 @@ def test_two_swapped_cables_are_one_finding_about_the_host_that_has_them() -> No
     fabric["node03"][2], fabric["node03"][3] = fabric["node03"][3], fabric["node03"][2]
     (finding,) = look(fabric)
     assert (finding.host, finding.device, finding.outcome) == ("node03", 2, Outcome.FAIL)
-    assert finding.summary == "node03: device 2: cable swapped with device 3, on leaf3 instead of leaf2"
+    assert finding.summary == "node03: device 2: cable is swapped with that of device 3 (leaf3 instead of leaf2)"
     assert finding.remedy == "swap the cables of devices 2 and 3 of node03"
 
 
@@ -55,14 +55,14 @@ def test_a_cable_is_named_once_where_several_hosts_devices_share_a_leaf() -> Non
     fabric = hosts(4, list("AAAABBBB"))
     fabric["node02"] = list("ABABABAB")
     assert told(fabric) == [
-        ("node02", "fail", "node02: device 1: cable swapped with device 4, on B instead of A"),
-        ("node02", "fail", "node02: device 3: cable swapped with device 6, on B instead of A"),
+        ("node02", "fail", "node02: device 1: cable is swapped with that of device 4 (B instead of A)"),
+        ("node02", "fail", "node02: device 3: cable is swapped with that of device 6 (B instead of A)"),
     ]
     assert [
         finding[2].partition(",")[0] for finding in told({name: fabric[name] for name in ("node01", "node02")})
     ] == [
-        "node01: device 1: cable swapped with device 4",
-        "node01: device 3: cable swapped with device 6",
+        "node01: device 1: cable is swapped with that of device 4",
+        "node01: device 3: cable is swapped with that of device 6",
     ]
 
 
@@ -70,8 +70,8 @@ def test_a_cable_too_many_in_a_leaf_that_two_are_swapped_with_is_told_by_itself(
     fabric = hosts(4, list("AAAABBBB"))
     fabric["node02"] = list("ABBAABBB")
     assert told(fabric) == [
-        ("node02", "fail", "node02: device 1: cable swapped with device 4, on B instead of A"),
-        ("node02", "fail", "node02: device 2: connected to B, where the other hosts connect device 4"),
+        ("node02", "fail", "node02: device 1: cable is swapped with that of device 4 (B instead of A)"),
+        ("node02", "fail", "node02: device 2: is connected to B, to which other hosts connect device 4"),
     ]
 
 
@@ -94,8 +94,8 @@ def test_a_cable_in_the_leaf_of_another_rail_is_a_failure_and_in_one_of_nobody_a
     fabric["node01"][6] = "leaf1"
     fabric["node05"][4] = "storage"
     assert told(fabric) == [
-        ("node01", "fail", "node01: device 6: connected to leaf1, where the other hosts connect device 1"),
-        ("node05", "warn", "node05: device 4: connected to storage, but to leaf4 on nearly all other hosts"),
+        ("node01", "fail", "node01: device 6: is connected to leaf1, to which other hosts connect device 1"),
+        ("node05", "warn", "node05: device 4: is connected to storage. Nearly all other hosts connect it to leaf4"),
     ]
 
 

@@ -58,20 +58,20 @@ def test_each_part_of_a_partition_is_a_culprit_of_its_own_with_its_leaf() -> Non
     assert [it.culprit for it in (one, other)] == [
         Culprit("partition", ("n0", "n1", "n2"), (), LOST), Culprit("partition", ("n3", "n4", "n5"), (), LOST)
     ]  # fmt: skip
-    assert one.summary.startswith("partition between n[0-2] and n[3-5], ")
+    assert one.summary.startswith("n[0-2] and n[3-5] cannot reach each other (")
     assert (one.host, one.rail, one.cause) == (
         None,
         None,
-        "a fault above l0, since all devices behind it are cut off and no others",
+        "a fault upstream of l0, because exactly the devices behind l0 are cut off",
     )
-    assert one.remedy == "check the uplinks of l0 and their VLANs, and the switches behind them"
+    assert one.remedy == "check the uplinks of l0, their VLANs, and the switches behind the uplinks"
 
 
 def test_a_part_of_a_rail_is_named_by_its_devices() -> None:
     (found,) = told(MESH, apart({"n1", "n4"}, {2}), behind=0)
-    assert found.summary == "rail 2: partition between n[1,4]/2 and n[0,2-3,5]/2, 16 of 16 pings are lost"
+    assert found.summary == "rail 2: n[1,4]/2 and n[0,2-3,5]/2 cannot reach each other (16 of 16 pings are lost)"
     assert (found.rail, found.culprit) == (2, Culprit("partition", ("n1/2", "n4/2"), (), LOST))
-    assert "share no host or device" in found.cause
+    assert "have no host or device in common" in found.cause
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_what_only_one_device_refuses_is_skipped_by_its_number() -> None:
     devices = list(healthy_nic().devices)
     devices[3] = nic_of({"optical": refusing(REFUSED)}).devices[3]
     found = said(["NIC102"], {}, nic=Nic(tuple(devices)))["NIC102"]
-    assert found == {("skip", f"node01: device 3: not reported: hccn_tool -optical: {REFUSED}")}
+    assert found == {("skip", f"node01: device 3: values are not reported: hccn_tool -optical: {REFUSED}")}
 
 
 @pytest.mark.parametrize("id_", [id_ for id_ in OF_NICS if id_ not in ("NIC104", "NIC105", "NPU122")])
@@ -77,7 +77,7 @@ def test_a_device_of_which_there_is_nothing_is_unknown(id_: str) -> None:
     devices = list(healthy_nic().devices)
     devices[3] = NicDevice(3)
     found = said([id_], {}, nic=Nic(tuple(devices)))[id_]
-    assert found == {("unknown", "node01: device 3: could not be checked: its tool reported nothing")}
+    assert found == {("unknown", "node01: device 3: could not be checked: the tool reported nothing")}
 
 
 def test_a_link_that_is_up_without_a_speed_is_unknown_and_a_port_without_a_neighbour_is_none() -> None:

@@ -131,7 +131,7 @@ def test_what_hosts_call_themselves_reaches_no_screen_unescaped(check: Check) ->
     code, out, err = check("--all", facts=facts)
     assert code == 1
     assert (out + err).replace("\n", "").isprintable()
-    assert "device 1000000000000000000: used by \\x1b]0;x\\x07" in out
+    assert "device 1000000000000000000: is used by \\x1b]0;x\\x07" in out
 
 
 def test_a_report_that_cannot_be_saved_is_told_before_anything_is_done(check: Check) -> None:

@@ -156,7 +156,7 @@ def test_on_a_direct_fabric_there_is_no_gateway_to_ping_and_nothing_across_rails
     direct = cluster("a", "b", fabric=Fabric.DIRECT, gateway="10.0.0.9")
     plan = plan_pings(direct, THREE, CROSS)
     assert {ping.peer for ping in plan.pings} == {"a/0", "b/0", "c/0"}
-    assert plan.notes == ("no pings across rails, since a direct fabric does not connect rails",)
+    assert plan.notes == ("pings across rails are omitted, because a direct fabric does not connect rails",)
 
 
 def test_one_host_of_every_other_leaf_is_pinged_besides_the_next() -> None:
@@ -219,7 +219,9 @@ def test_rails_in_subnets_of_their_own_reach_each_other_through_gateways_alone()
     one = cluster(product=Product.ATLAS_A1)
     without = plan_pings(one, rows(2, 2, subnets=True), CROSS)
     assert ends(without.pings) == {("n0/0", "n1/0"), ("n0/1", "n1/1"), ("n1/0", "n0/0"), ("n1/1", "n0/1")}
-    assert without.notes == ("4 pings across rails omitted: the subnets differ, and not both sides have a gateway",)
+    assert without.notes == (
+        "4 pings across rails are omitted, because the subnets differ and not both sides have a gateway",
+    )
     routed = plan_pings(one, rows(2, 2, subnets=True, gateway="yes"), CROSS)
     assert ("n0/0", "n1/1") in ends(routed.pings)
     assert routed.notes == ()
@@ -241,7 +243,7 @@ def test_as_much_as_the_mtu_of_both_ends_allows_is_sent_to_gateway_and_neighbour
     assert {(it.size, it.purpose) for it in asked} == {(64, "reach")}
     assert plan_pings(cluster(*mtus), facts, PingScope(size=1472)).notes == ()
     assert plan_pings(cluster(*mtus), facts, PingScope(size=4000)).notes == (
-        "packets of 4000 bytes exceed the MTU of 1 of 3 devices, and are split or not sent",
+        "packets of 4000 bytes exceed the MTU of 1 of 3 devices. Such packets are split or not sent",
     )
 
 
@@ -271,7 +273,7 @@ def test_the_size_of_a_plan_is_known_before_it_is_made(wanted: PingScope) -> Non
 
 def test_a_mesh_that_nobody_would_wait_for_is_refused_from_the_inventory_alone() -> None:
     hosts = [Host(f"n{n}", "x", devices=tuple(Device(index) for index in range(16))) for n in range(4000)]
-    with pytest.raises(UsageError, match=r"--mesh would send 256,192,000 pings between 4,000 hosts, .* with --limit"):
+    with pytest.raises(UsageError, match=r"--mesh would send 256,192,000 pings between 4,000 hosts\. .* with --limit"):
         refuse_too_many(planned_devices(hosts), MESH)
     with pytest.raises(UsageError, match=r"--mesh --cross-rail would send 2,564,800 pings"):
         refuse_too_many(planned_devices(hosts[:100]), ALL)
@@ -290,7 +292,7 @@ def test_the_time_foretold_is_that_of_the_device_with_the_most_pings_for_every_b
 
 def test_who_would_wait_for_more_than_a_minute_is_told_what_is_shorter() -> None:
     plan = tuple(Ping("h", 0, f"10.0.0.{n}", "x") for n in range(61))
-    assert "about 61 s. To shorten it, omit --mesh" in forecast(plan)
+    assert "about 61 s. To shorten this, omit --mesh" in forecast(plan)
     assert "shorter" not in forecast(plan[:60])
 
 
@@ -344,7 +346,7 @@ def test_pings_come_back_in_the_order_of_the_plan_each_with_its_own_result() -> 
     assert [replace(it, sent=0, received=0, milliseconds=None, error="") for it in done] == list(plan)
     assert (done[0].sent, done[0].received, done[0].error) == (3, 0, "")
     assert (done[1].received, done[1].milliseconds) == (3, 0.1)
-    assert done[4].error == "no facts from the host"
+    assert done[4].error == "no facts were collected from the host"
 
 
 def test_two_sizes_to_one_address_are_asked_in_turn_and_kept_apart() -> None:

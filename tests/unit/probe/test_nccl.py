@@ -92,7 +92,7 @@ def test_what_the_log_of_the_stand_in_for_nccl_says_of_the_network_is_told_and_j
     assert [(way.between_hosts, way.ways) for way in ways if way] == [
         ("IB", ("NET/IB", "P2P")), ("Socket", ("NET/Socket",))
     ]  # fmt: skip
-    assert sentence(observations) == "NCCL sent between hosts over IB on node01, Socket on node02"
+    assert sentence(observations) == "NCCL traffic between hosts used IB on node01, Socket on node02"
     seen = tuple(of(observations, 0, 1))
     (finding,) = findings("PRB119", cluster(GPUS), seen)
     assert (finding.host, finding.outcome) == ("node02", Outcome.FAIL)
@@ -105,7 +105,7 @@ def test_one_network_on_all_hosts_is_told_with_the_log_s_own_line(observations: 
     (init, *_) = of(observations, 0, 1)
     same = replace(init, ranks=(init.ranks[0], replace(init.ranks[1], way=init.ranks[0].way)))
     line = "NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB lo:127.0.0.1<0>"
-    assert sentence((same,)) == f"NCCL sent between hosts over IB ({line})"
+    assert sentence((same,)) == f"NCCL traffic between hosts used IB ({line})"
     assert sentence(of(observations, 3)) == ""
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from preflight.facts.sections.job import Mpi, Parameter
 from preflight.facts.types import Interface, Network
-from preflight.rules.nics.hccl_nic import NicChoice
+from preflight.rules.nics.hccl_nic import NicChoice, NoNic
 from preflight.rules.nics.library_nics import gloo, mpi, nccl, nccl_fits
 from tests.unit.checks.test_checks import look
 from tests.unit.healthy import scene
@@ -83,7 +83,7 @@ def test_open_mpi_takes_whole_names_and_networks() -> None:
         chosen = mpi(Mpi(parameters={"btl_tcp_if_include": Parameter(value, "OMPI_MCA_btl_tcp_if_include")}), HOST)
         assert isinstance(chosen, NicChoice)
         assert chosen.nic == nic
-    assert isinstance(mpi(Mpi(parameters={"btl_tcp_if_include": Parameter("eth", "x")}), HOST), str)
+    assert isinstance(mpi(Mpi(parameters={"btl_tcp_if_include": Parameter("eth", "x")}), HOST), NoNic)
     assert mpi(Mpi(), HOST) is None
 
 
@@ -113,9 +113,9 @@ def test_gloo_finds_the_interfaces_that_torch_finds_and_says_what_torch_says() -
     assert list(answers) == values
     for value in values:
         chosen = gloo({"GLOO_SOCKET_IFNAME": value}, network(("lo", "127.0.0.1/8")), ())
-        assert isinstance(chosen, str) == bool(answers[value]), (value, answers[value])
-        if isinstance(chosen, str):
-            assert answers[value].partition("Unable to find address for: ")[2].split()[0] in chosen
+        assert isinstance(chosen, NoNic) == bool(answers[value]), (value, answers[value])
+        if isinstance(chosen, NoNic):
+            assert answers[value].partition("Unable to find address for: ")[2].split()[0] in chosen.why
 
 
 @pytest.mark.parametrize("junk", JUNK)

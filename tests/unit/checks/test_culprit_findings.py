@@ -78,7 +78,8 @@ KINDS: dict[str, tuple[Any, str, tuple[str | None, int | None, int | None, str |
              ("node03", 1, None, "node07/1"), "preflight probe --limit node03,node07 --scope pair"),
     "rail": (RAIL, "rail 1: all tests along it hang on 8 hosts. Other rails pass", (None, None, 1, None),
              "preflight probe --scope rail"),
-    "partition": (PARTITION, "tests within each of 2 groups pass. Tests between the groups hang: node[01-04] | node[05-08]",
+    "partition": (PARTITION, "tests within each of 2 groups pass. Tests between the groups hang: node[01-04] | "
+                             "node[05-08]",
                   (None, None, None, None), "preflight probe --limit node01,node05 --scope pair"),
     "scale": (SCALE, "node[01-02,05] hang together. Every smaller group of these members that was tested passes",
               (None, None, None, None), "preflight probe --limit node01,node02,node05 --scope all"),
@@ -188,7 +189,9 @@ def test_that_all_others_do_well_together_is_evidence() -> None:
 def test_a_group_that_stopped_and_did_well_when_tried_again_is_still_a_failure() -> None:
     finding = told(([ALL_HUNG, well("r3-0", *EVERYBODY)], []))
     assert finding.outcome == "fail"
-    assert finding.summary.endswith("They waited for one another at stage communicator. A later test of the same ranks passed (r3-0)")
+    assert finding.summary.endswith(
+        "They waited for one another at stage communicator. A later test of the same ranks passed (r3-0)"
+    )
 
 
 def stopped_pairs(number: int) -> list[Observation]:
@@ -415,7 +418,8 @@ def test_a_slow_uplink_is_the_failure_of_the_part_behind_it_though_half_of_the_p
     )
     assert finding.outcome == "fail"
     assert finding.summary == (
-        "tests within each of 2 groups pass. Tests between the groups are slow: node[01-04] | node[05-08]. The slowest pair reaches 2.00 GB/s "
+        "tests within each of 2 groups pass. Tests between the groups are slow: node[01-04] | node[05-08]. The "
+        "slowest pair reaches 2.00 GB/s "
         "(median pair: 10.00 GB/s)"
     )
     assert finding.culprit == Culprit("partition", PARTS[1], ("r2-0", "r2-1", "r2-2", "r2-3"), "slow")
@@ -450,7 +454,10 @@ def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -
         seen("r3-1", "node03/1", "node07/1", outcome="wrong_data", ranks=ranks), *DEVICE[0][3:],
     ]  # fmt: skip
     finding = told((observations, [located("device", ["node03/1"], DEVICE[1][0].tests, "wrong_data")]))
-    assert finding.summary == "node03: device 1 produces wrong data with every partner. These partners pass with other partners"
+    assert (
+        finding.summary
+        == "node03: device 1 produces wrong data with every partner. These partners pass with other partners"
+    )
     assert finding.evidence[0] == "wrong data with node05/1 (r2-1), node07/1 (r3-1)"
     assert any(line.startswith("node05/1 received 3 wrong values") for line in finding.evidence)
     (by_pattern,) = (one for one in judged(observations) if one.culprit)
@@ -462,7 +469,8 @@ def test_many_slow_pairs_of_which_nobody_is_named_are_one_finding() -> None:
     finding = told(([*pairs, *FAST], []))
     assert (finding.outcome, finding.host, finding.culprit) == ("warn", None, None)
     assert finding.summary == (
-        "4 pairs are slow, and the culprit cannot be identified. The slowest pair reaches 2.00 GB/s (median pair: 10.00 GB/s)"
+        "4 pairs are slow, and the culprit cannot be identified. The slowest pair reaches 2.00 GB/s (median "
+        "pair: 10.00 GB/s)"
     )
 
 

@@ -37,7 +37,8 @@ STOPS = {
     ),
     "backend": (
         "sleep",
-        "hung while opening the device (last stage: backend). 1 other rank waited at stage peers (1 of 2 ranks present)",
+        "hung while opening the device (last stage: backend). 1 other rank waited at stage peers (1 of 2 ranks "
+        "present)",
     ),
     "device": (
         "sleep",
@@ -46,17 +47,22 @@ STOPS = {
     ),
     "store": (
         "sleep",
-        "hung while joining the other ranks (last stage: store). 1 other rank waited at stage peers (1 of 2 ranks present)",
+        "hung while joining the other ranks (last stage: store). 1 other rank waited at stage peers (1 of 2 "
+        "ranks present)",
     ),
     "peers": (
         "stop",
         "hung while creating the communicator (last stage: peers, process state T: stopped). "
         "1 other rank waited at stage communicator",
     ),
-    "communicator": ("sleep", "hung before its next test (last stage: communicator). 1 other rank waited in stage warm-up"),
+    "communicator": (
+        "sleep",
+        "hung before its next test (last stage: communicator). 1 other rank waited in stage warm-up",
+    ),
     "warm-up": (
         "stop",
-        "hung during the warm-up of a test (last stage: warm-up, process state T: stopped). 1 other rank waited in stage warm-up",
+        "hung during the warm-up of a test (last stage: warm-up, process state T: stopped). 1 other rank waited "
+        "in stage warm-up",
     ),
     "iteration": ("stop", "hung during a test (last stage: iteration, process state T: stopped)"),
     "result": ("sleep", "hung while closing the communicator (last stage: values)"),
@@ -151,7 +157,10 @@ def test_the_other_pair_of_the_round_is_unharmed(observations: tuple[Observation
 
 def test_who_is_missing_where_they_meet_is_told_by_those_who_wait(observations: tuple[Observation, ...]) -> None:
     (finding,) = findings(of_device(observations, list(STOPS).index("store")))
-    assert finding.evidence[:2] == ("ranks at stage peers (1 of 2 ranks present): node01/3", "ranks at stage peers: node02/3")
+    assert finding.evidence[:2] == (
+        "ranks at stage peers (1 of 2 ranks present): node01/3",
+        "ranks at stage peers: node02/3",
+    )
 
 
 def test_the_plog_of_the_rank_that_hangs_is_evidence_without_what_looks_secret(

@@ -108,8 +108,8 @@ def _retcode_finding(scribe: All, run: HcclTestRun, code: int) -> Finding:
     hosts = dict.fromkeys(member.host for member in run.members[:_SHOWN])
     return scribe.bad(
         f"HCCL Test ended with retcode {code}" + (f": {entry.cause}" if entry.cause else ""),
-        remedy=entry.remedy if code == 7 else f"{entry.step} (the first error in {_PLOG} shows where)",
-        commands=tuple(scribe.on(host, "pgrep -fa _test") for host in hosts) if code == 7 else (),
+        remedy=entry.remedy if code == 7 else f"read the first error in {_PLOG}. Then {entry.step}",
+        commands=tuple(scribe.on(host, "pgrep -fa _test") for host in hosts) if code == 7 else entry.explanations,
         retest=run.command,
     )
 

@@ -504,11 +504,12 @@ def _meaning(cluster: Cluster, observation: Observation, stage: str, errors: Ite
 def _commands(scribe: All, error_meaning: Meaning, observation: Observation, member: Member) -> tuple[str, ...]:
     """Return the commands of the remedy for a rank, as typed on this machine."""
     address, _, port = observation.meeting.place.rpartition(":") if observation.meeting else ("", "", "")
-    return tuple(
+    on_host = (
         scribe.on(member.host, command.format(device=member.device, rendezvous=f"{address} {port}"))
         for command in error_meaning.commands
         if port.isdigit() or "{rendezvous}" not in command
     )
+    return (*on_host, *error_meaning.explanations)
 
 
 def _end(view: RankView) -> str:

@@ -339,7 +339,7 @@ _WAITED = Meaning(
     "the device's task timed out, usually because another rank did not join",
     "find the rank that stopped or logged no error (PRB101)",
 )
-_OPERATOR = "check the operator's input (shape, type, range), then the device's health (NPU113)"
+_OPERATOR = "check the operator's input (shape, type, range). Then check the device's health (NPU113)"
 _DAMAGED = (
     "read the ECC counters (-i takes npu-smi's own NPU number), then restart the device. If the error comes back, "
     "replace the device (NPU113)"

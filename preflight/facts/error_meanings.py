@@ -80,7 +80,7 @@ _SENTENCES = (
         r"could not be started on the host",
         Meaning(
             "the Python that is set under [probe] does not start on the host",
-            "set python under [probe] in the inventory to a Python that runs on the host",
+            "set python under [probe] of the inventory to a Python that runs on the host",
         ),
     ),
     (

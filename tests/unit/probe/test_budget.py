@@ -68,7 +68,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_rehearsal_goes_on_without_a_host_whose_setup_line_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "SOON", 0.5)
     seen = rehearsed({"node02"})
-    assert [one.error.partition(" within")[0] for one in seen.hosts] == ["", "did not listen", ""]
+    assert [one.error.partition(" within")[0] for one in seen.hosts] == ["", "the host did not listen", ""]
     assert {(visit.source, visit.target) for visit in seen.visits} == {("node01", "node03"), ("node03", "node01")}
 
 

@@ -78,7 +78,8 @@ def _busy(scribe: All, host: str, holder: str, busy_ports: Sequence[Taken]) -> F
     pid, ports = busy_ports[0].pid, [busy_port.port for busy_port in busy_ports]
     other_run = owner(None, pid, busy_ports[0].process) is Owner.OTHER_RUN
     show = f"ps -o pid,user,lstart,args -p {pid}"
-    remedy, commands = "find the process that uses the port (only root can see it)", ("ss -tanp",)
+    remedy = "find the process that uses the port (only root can see it)"
+    commands: tuple[str, ...] = ("ss -tanp",)
     if pid and other_run:
         remedy, commands = "wait until the other preflight run has ended", (show,)
     elif pid:

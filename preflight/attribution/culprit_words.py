@@ -134,16 +134,17 @@ def partners(fault: Located, tests: Mapping[str, TestResult]) -> list[str]:
 
 
 def evidence(fault: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
-    """Return `failed with node05/1 (r3-2), node07/1 (r4-1)` and `these partners pass with others (r3-5, r4-3)`."""
+    """Return `failed with node05/1 (r3-2), node07/1 (r4-1)` and `these partners pass with other partners (r3-5)`."""
     failures = failed_tests(fault, tests)
     passed_ids = [id_ for id_ in fault.tests if id_ in tests and tests[id_].outcome in _WELL]
     if fault.kind.rpartition(" ")[2] in ("host", "device"):
         objects, link = _failed_partners(fault, failures), "with"
-        passed = "passed in other tests" if fault.kind.startswith("intermittent") else "these partners pass with others"
+        is_intermittent = fault.kind.startswith("intermittent")
+        passed = "passed in other tests" if is_intermittent else "these partners pass with other partners"
         passed = f"{passed} ({_some(passed_ids)})"
     else:
         objects, link = [test.id for test in failures], "in"
-        passed = f"its parts pass ({_some(passed_ids)})"
+        passed = f"its members pass in other tests ({_some(passed_ids)})"
     failed = f"{_LEAD.get(fault.outcome, 'wrong data')} {link} {_some(objects)}"
     return (*([failed] if objects else ()), *([passed] if passed_ids else ()))
 
@@ -165,20 +166,20 @@ def sentence(culprit: Named) -> str:
     subject = place(fault.members[0]) if fault.members else ""
     match fault.kind:
         case "host" | "device":
-            return f"{subject} {does} with every partner. These partners pass with others"
+            return f"{subject} {does} with every partner. These partners pass with other partners"
         case "link":
-            return f"{subject} and {fault.members[1]} {do} with each other. Both pass with others"
+            return f"{subject} and {fault.members[1]} {do} with each other. Both pass with other partners"
         case "rail":
             return f"rail {device}: all tests along it {do} on {len(fault.members)} hosts. Other rails pass"
         case "partition":
             groups = " | ".join(map(folded, culprit.sides))
-            return f"{len(culprit.sides)} groups pass internally and {do} with each other: {groups}"
+            return f"tests within each of {len(culprit.sides)} groups pass. Tests between the groups {do}: {groups}"
         case "scale":
-            return f"{folded(fault.members)} {do} together. Every smaller group of them that was tested passes"
+            return f"{folded(fault.members)} {do} together. Every smaller group of these members that was tested passes"
         case "system":
             return f"every pair {does}, so the culprit cannot be identified"
         case _:
-            return f"{subject} {does} intermittently and passes in between"
+            return f"{subject} {does} intermittently. Some of its tests pass"
 
 
 def place(member: str) -> str:

@@ -18,8 +18,8 @@ _ACTIVITIES = {  # of a rank, by the last stage that it reported
     "store": "while joining the other ranks",
     "peers": "while creating the communicator",
     "communicator": "before its next test",
-    "warm-up": "in the warm-up of a test",
-    "iteration": "in a test",
+    "warm-up": "during the warm-up of a test",
+    "iteration": "during a test",
     "values": "while closing the communicator",
     "closed": "while exiting",
 }
@@ -53,18 +53,18 @@ def first_line(view: RankView) -> str:
     return view.error.strip().partition("\n")[0].rstrip(". ")[:200]
 
 
-def found_at(view: RankView, size: int = 0) -> str:
+def found_at(view: RankView, size: int = 0, noun: str = "stage ") -> str:
     """Return where a rank waited, or its current step: the stage after the last one that it completed.
 
-    `size`: ranks of its group.
+    `size`: ranks of its group. `noun`: the word before the name of the stage.
     """
     if view.stage == "closed":
         return "at its end"
     if view.stage in ("warm-up", "iteration"):
-        return f"in {view.stage}"
+        return f"in {noun}{view.stage}"
     following = STAGES[STAGES.index(view.stage) + 1]
     count = f" ({view.present} of {size} ranks present)" if following == "peers" and view.present and size else ""
-    return f"at {following}{count}"
+    return f"at {noun}{following}{count}"
 
 
 def _by_place(observation: Observation, views: Iterable[RankView]) -> dict[str, list[RankView]]:
@@ -75,9 +75,9 @@ def _by_place(observation: Observation, views: Iterable[RankView]) -> dict[str, 
 
 
 def waiting(observation: Observation, views: Sequence[RankView]) -> str:
-    """Return `15 ranks waited at peers (15 of 16 ranks present)`, or nothing if no rank waited."""
+    """Return `15 other ranks waited at stage peers (15 of 16 ranks present)`, or nothing if no rank waited."""
     still_open = _by_place(observation, (view for view in views if view.end is not End.CLOSED))
-    parts = [f"{len(ranks)} {_noun(ranks)} waited {place}" for place, ranks in still_open.items()]
+    parts = [f"{len(ranks)} other {_noun(ranks)} waited {place}" for place, ranks in still_open.items()]
     return ", ".join(parts[:3])
 
 

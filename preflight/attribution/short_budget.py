@@ -30,11 +30,12 @@ def is_slow_or_hung_alone(own: Behind, observations: Sequence[Observation], limi
 
 def sentence(limit: TimeLimit, first: str) -> str:
     """Return the sentence of a finding about the hang `first`."""
-    return f"the budget of {limit.budget:.0f} s is too short to tell a hang from slowness ({first}). {enough(limit)}"
+    problem = f"the budget of {limit.budget:.0f} s is too short to tell a hang from slow progress"
+    return f"{problem} ({first}). {enough(limit)}"
 
 
 def enough(limit: TimeLimit) -> str:
-    return f"{limit.enough:.0f} s would be enough"
+    return f"A budget of {limit.enough:.0f} s would be enough"
 
 
 def _may_be_slow(hung: Sequence[Observation], limit: TimeLimit | None) -> bool:

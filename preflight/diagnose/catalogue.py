@@ -239,7 +239,7 @@ def is_exception(text: str) -> bool:
     return "NCCL WARN" not in text and _EXCEPTION.search(text) is not None
 
 
-_READ = "read the traceback above that line"
+_READ = "read the traceback above the error line"
 
 
 def unknown(name: str) -> Sign:

@@ -129,9 +129,9 @@ def _note_globs(answers: Mapping[str, HostLogs], globs: Sequence[str], into: Fet
     for glob in globs:
         lacking = sum(glob in answer.nothing for answer in answers.values())
         if lacking and lacking == len(answers):
-            into.unread.append(Unread(glob, "no host has such a file"))
+            into.unread.append(Unread(glob, "no file matches on any host"))
         elif lacking:
-            into.notes.append(f"{lacking} of {len(answers)} hosts have no {glob}")
+            into.notes.append(f"no file matches {glob} on {lacking} of {len(answers)} hosts")
     if older := sum(answer.older for answer in answers.values()):
         into.notes.append(f"{older} older logs on the hosts were not fetched (--since)")
 
@@ -144,8 +144,8 @@ def _note_clocks(answers: Mapping[str, HostLogs], into: Fetched) -> None:
         skew = answers[first].ahead[0] - answers[last].ahead[1]
         if skew > _CLOCKS:
             into.notes.append(
-                f"the clock of {first} is at least {skew:.0f} s ahead of {last}'s, so it is uncertain which error came "
-                "first (HST102)"
+                f"the clock of {first} is at least {skew:.0f} s ahead of the clock of {last}, so it is uncertain which "
+                "error came first (HST102)"
             )
     if len({answer.zone for answer in answers.values()}) > 1:
         into.notes.append("the hosts use different time zones, so the order of errors on different hosts is unknown")

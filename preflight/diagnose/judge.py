@@ -306,11 +306,11 @@ def _shape(error: LoggedError) -> str:
 def _notes_on_logs(logs: Gathered, too_old: Sequence[LoggedError]) -> list[str]:
     notes = []
     if logs.too_many:
-        notes.append(f"{logs.too_many} errors of further processes were dropped")
+        notes.append(f"{logs.too_many} errors of additional processes were dropped")
     if too_old:
         notes.append(
             f"the kernel reported {', '.join(sorted({error.sign.id for error in too_old}))} more than "
-            f"{_NEAR / 60:.0f} min before the first error of the job, so it is taken as unrelated"
+            f"{_NEAR / 60:.0f} min before the first error of the job, so these reports are treated as unrelated"
         )
     return notes
 
@@ -321,8 +321,8 @@ def _notes_on_order(causes: Sequence[ErrorGroup], echoes: Sequence[ErrorGroup]) 
         delay = when(causes[0].first) - when(echoes[0].first)
         if _CLOCKS < delay < NEVER:
             yield (
-                f"other ranks logged errors {delay:.0f} s before the first different error. Either that rank was "
-                "already late, or its error is a consequence of theirs"
+                f"other ranks logged errors {delay:.0f} s before the first different error. Either the rank "
+                "with the different error was already late, or its error is a consequence of the earlier errors"
             )
     if len(causes) > 1:
         interval = when(causes[1].first) - when(causes[0].first)
@@ -337,6 +337,6 @@ def _notes_on_order(causes: Sequence[ErrorGroup], echoes: Sequence[ErrorGroup]) 
 def _notes_on_times(errors: Sequence[LoggedError]) -> Iterator[str]:
     untimed = sum(error.time is None for error in errors)
     if errors and untimed == len(errors):
-        yield "no error line has a time, so it is unknown which error came first"
+        yield "no error line has a timestamp, so it is unknown which error came first"
     elif untimed:
-        yield "some errors have no time and are listed last"
+        yield "some errors have no timestamp and are listed last"

@@ -41,7 +41,9 @@ def note(error: LoggedError) -> LoggedError:
     kill = error.kill or Kill(None, "", "", limited=True)
     victim = kill.name or "a process"
     where = f" of {kill.cgroup}" if kill.cgroup else ""
-    cause = f"the kernel killed {victim} at the memory limit{where}. Nothing in these logs relates it to the job"
+    cause = (
+        f"the kernel killed {victim} at the memory limit{where}. Nothing in these logs relates this process to the job"
+    )
     return replace(error, sign=replace(error.sign, role=Role.HINT, cause=cause))
 
 

@@ -100,22 +100,22 @@ def sources(paths: Sequence[Path]) -> list[Source]:
                 _refuse(path)
                 sources_of[path] = Source(path, str(path), about(path.name))
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}. Give log files or a folder of them") from error
+            raise UsageError(f"{path}: {error.strerror}. Give log files or a folder with log files") from error
         if len(sources_of) > _FILES:
             raise UsageError(f"{path}: more than {_FILES} files. Give the logs of one job")
     if not sources_of:
-        raise UsageError(f"no logs in {', '.join(map(str, paths))}. Give log files or a folder of them")
+        raise UsageError(f"no logs in {', '.join(map(str, paths))}. Give log files or a folder with log files")
     return list(sources_of.values())
 
 
 def _refuse(path: Path) -> None:
     """Raise UsageError for a name that is no log: missing, a device, or packed. A pipe is one."""
     if not path.exists():
-        raise UsageError(f"{path}: no such file or folder. Give log files or a folder of them")
+        raise UsageError(f"{path}: no such file or folder. Give log files or a folder with log files")
     if path.is_fifo():
         return
     if not path.is_file():
-        raise UsageError(f"{path}: not a regular file. Give log files or a folder of them")
+        raise UsageError(f"{path}: not a regular file. Give log files or a folder with log files")
     with path.open("rb") as file:
         if why := packed(file.read(8), path):
             raise UsageError(f"{path}: {why}")

@@ -81,7 +81,7 @@ def _hint(group: ErrorGroup) -> str:
 def _no_culprit(result: Diagnosis) -> str:
     if result.echoes[0].sign.role is Role.ENDED:
         return "No rank is the culprit. The job was stopped from outside."
-    return "No culprit is identified. Every rank that logged an error had waited for others or lost them."
+    return "No culprit is identified. Every rank that logged an error had waited for other ranks or lost them."
 
 
 def _last(result: Diagnosis) -> list[_StyledLine]:
@@ -104,10 +104,10 @@ def _silent(result: Diagnosis) -> list[str]:
     texts = []
     if logged:
         texts.append(
-            f"No error in the logs of rank{_plural(logged)} {number_ranges(logged)}. Check {_pronoun(logged)} first."
+            f"The logs of rank{_plural(logged)} {number_ranges(logged)} have no error. Check {_pronoun(logged)} first."
         )
     if result.unlogged:
-        texts.append(f"No logs from rank{_plural(result.unlogged)} {number_ranges(result.unlogged)}.")
+        texts.append(f"There are no logs from rank{_plural(result.unlogged)} {number_ranges(result.unlogged)}.")
     return texts
 
 
@@ -116,7 +116,7 @@ def _named_peers(result: Diagnosis) -> list[str]:
     quiet = {f"rank {rank}" for rank in set(result.silent) - set(result.unlogged)}
     texts = []
     for name, count in result.named:
-        reason = "It logged no error." if name in quiet else "That alone does not make it the culprit."
+        reason = "This rank logged no error." if name in quiet else f"This does not prove that {name} is the culprit."
         texts.append(f"{count} process{'es' if count > 1 else ''} waited for {name} or lost it. {reason}")
     return texts
 
@@ -126,7 +126,7 @@ def _plural(items: Sequence[int]) -> str:
 
 
 def _pronoun(items: Sequence[int]) -> str:
-    return "it" if len(items) == 1 else "them"
+    return "this rank" if len(items) == 1 else "these ranks"
 
 
 def _block(label: str, group: ErrorGroup, style: str) -> list[_StyledLine]:

@@ -123,7 +123,7 @@ def behind(logs: Gathered) -> list[str]:
         if lagging and len(lagging) * 2 <= len(ranks):
             shown = ", ".join(f"rank {rank} ({ranks[rank]})" for rank in lagging[:_NAMED])
             notes.append(
-                f"some ranks completed fewer collectives in group {group} than the others ({top}): {shown}. They "
-                "joined last, or called different collectives"
+                f"some ranks completed fewer collectives in group {group} than the others ({top}): {shown}. These "
+                "ranks joined last, or called different collectives"
             )
     return notes[:_NAMED]

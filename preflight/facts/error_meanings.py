@@ -21,6 +21,11 @@ class Meaning:
     commands: tuple[str, ...] = ()
 
     @property
+    def explanations(self) -> tuple[str, ...]:
+        """The command that explains the first check that the remedy refers to."""
+        return tuple(f"preflight explain {check}" for check in re.findall(r"\b[A-Z]{3}\d{3}\b", self.remedy)[:1])
+
+    @property
     def step(self) -> str:
         """The remedy with its commands, where host and device are not known."""
         commands = " and ".join(self.commands).replace("{device}", "N")
@@ -51,15 +56,15 @@ def meaning(text: str) -> Meaning | None:
 
 
 _SET_ENV = (
-    "source /usr/local/Ascend/cann/set_env.sh in probe.setup (ENV110). Before CANN 8.5, it is "
+    "source /usr/local/Ascend/cann/set_env.sh in probe.setup (ENV110). Before CANN 8.5, the file is "
     "/usr/local/Ascend/ascend-toolkit/set_env.sh"
 )
-_MATRIX = "install releases of torch, torch_npu and CANN that are compatible (VER107, VER108)"
+_MATRIX = "install compatible releases of torch, torch_npu and CANN (VER107, VER108)"
 _ADDRESS = "compare the device's address with the inventory and the rank table (NPU101, NPU125)"
-_RAIL = "check link, TLS switch and address of both devices (NPU107, NPU108, PNG101)"
+_RAIL = "check the link, the TLS switch and the address of both devices (NPU107, NPU108, PNG101)"
 _PORTS = "reserve HCCL's ports and end the processes that hold them (PRT101, PRT103)"
 _NPU_SMI, _KERNEL_LOG = "npu-smi info", "dmesg -T"
-_HOLDER = "end the process that holds the device's memory (NPU118)"
+_HOLDER = "find the process that holds the device's memory. If it is a leftover, end it (NPU118)"
 _LEFT_BEHIND = Meaning(
     "a process of an earlier job still holds the device",
     "end the process, wait 10 s, then check that the device is free (NIC108, NPU114)",
@@ -74,7 +79,7 @@ _SENTENCES = (
     (
         r"could not be started on the host",
         Meaning(
-            "the Python of [probe] does not start there",
+            "the Python that is set under [probe] does not start on the host",
             "set python under [probe] of the inventory to a Python that runs on the host",
         ),
     ),
@@ -89,7 +94,7 @@ _SENTENCES = (
     (
         r"[Nn]o GPU is visible|GPU \d+ is not visible|built without NCCL",
         Meaning(
-            "CUDA shows the jobs fewer GPUs than the inventory has: the driver, the container, or CUDA_VISIBLE_DEVICES",
+            "the driver, the container or CUDA_VISIBLE_DEVICES hides GPUs of the inventory from jobs",
             "list the GPUs where jobs run, then unset CUDA_VISIBLE_DEVICES or use docker run --gpus all",
             ("nvidia-smi -L",),
         ),
@@ -97,15 +102,15 @@ _SENTENCES = (
     (
         r"Duplicate GPU",
         Meaning(
-            "two ranks use one GPU: two hosts of the inventory are containers of one machine, or it has a host twice",
+            "two ranks use one GPU: the inventory has a host twice, or two of its hosts are containers on one machine",
             "give each container its own GPUs, and list each container once in the inventory",
         ),
     ),
     (
         r"Got completion .*(?:error |status=)12\b",
         Meaning(
-            "RDMA packets got no answer: the two NICs do not reach each other, although TCP may work",
-            "check rails, GID index and switch ACLs, then run ib_write_bw between these two NICs",
+            "RDMA packets got no reply: the two NICs cannot reach each other, even if TCP works",
+            "check the rails, the GID index and the switch ACLs, then run ib_write_bw between the two NICs",
         ),
     ),
     (
@@ -118,13 +123,13 @@ _SENTENCES = (
     ),
     (
         r"Mismatched NCCL version",
-        Meaning("ranks have different releases of NCCL", "install one release of torch on all hosts (VER113)"),
+        Meaning("ranks have different NCCL releases", "install the same torch release on all hosts (VER113)"),
     ),
     (
         r"Two accelerators cannot be used",
         Meaning(
-            "torch is a build for another accelerator (CUDA), and torch_npu does not work beside it",
-            "install the CPU build of the same release of torch in the jobs' environment",
+            "torch was built for another accelerator (CUDA), and torch_npu does not work with this build",
+            "install the CPU build of the same torch release in the jobs' environment",
         ),
     ),
     (
@@ -157,7 +162,7 @@ _SENTENCES = (
     (
         r"No module named '(?:tbe|te|impl|attrs?|decorator|scipy|sympy|psutil|cloudpickle)\b",
         Meaning(
-            "CANN's compiler lacks a Python package",
+            "CANN's operator compiler needs a Python package that is not installed",
             "source CANN's set_env.sh in probe.setup, then install the packages (VER111)",
             ("pip install attrs decorator scipy sympy psutil",),
         ),
@@ -166,24 +171,28 @@ _SENTENCES = (
         r"No module named 'torch'",
         Meaning(
             "torch is not installed in the Python that the probe uses",
-            "set probe.python and probe.setup (where jobs run without torch: preflight probe --with hccl-test)",
+            "set probe.python and probe.setup in the inventory. If jobs run without torch, use preflight probe --with "
+            "hccl-test",
         ),
     ),
     (
         r"No module named 'torch_npu'",
-        Meaning("torch_npu is not installed in the Python that the probe uses", "set probe.python and probe.setup"),
+        Meaning(
+            "torch_npu is not installed in the Python that the probe uses",
+            "set probe.python and probe.setup in the inventory",
+        ),
     ),
     (
         r"Can(?:not|'t) re-initialize NPU in forked subprocess",
         Meaning(
             "something in the jobs' environment loads torch_npu when Python starts",
-            "search sitecustomize and the .pth files of that Python for torch_npu",
+            "search sitecustomize and the .pth files of the jobs' Python for torch_npu",
         ),
     ),
     (
         r"because the device is used|ret is -8020",
         Meaning(
-            "another container uses the device, too, or parts of the driver are not mounted",
+            "another container also uses the device, or parts of the driver are not mounted",
             "mount /usr/local/dcmi, /etc/ascend_install.info and the driver (HST111), and give the device to one "
             "container only",
         ),
@@ -209,8 +218,8 @@ _SENTENCES = (
     (
         r"hrtRaAiQpCreate|hcclCommInitRootInfoConfig.*error code is 1\b",
         Meaning(
-            "the driver is older than this release of CANN needs",
-            "compare driver and CANN with the vendor's compatibility matrix (VER109)",
+            "the driver is too old for this CANN release",
+            "compare the driver and CANN with the vendor's compatibility matrix (VER109)",
         ),
     ),
     (
@@ -225,21 +234,22 @@ _SENTENCES = (
         r"EADDRINUSE|[Aa]ddress already in use",
         Meaning(
             "another process holds the port on which rank 0 has to listen",
-            "end the process that listens there (PRT103)",
+            "find the process that listens on the port. If it is a leftover, end it (PRT103)",
             ("ss -ltnp",),
         ),
     ),
     (
         r"shared_dir \S+: it is not the directory",
         Meaning(
-            "the directory is not the same one on all hosts", "mount it on all hosts (findmnt --target shows the mount)"
+            "shared_dir is not the same directory on all hosts",
+            "mount the same directory on all hosts (findmnt --target shows the mount)",
         ),
     ),
     (
         r"shared_dir \S+: ",
         Meaning(
-            "ranks cannot create a file there to meet",
-            "create the directory, writable for the probe's user on all hosts",
+            "ranks cannot create a file in shared_dir for the rendezvous",
+            "create the directory on all hosts, and make it writable for the probe's user",
         ),
     ),
     (
@@ -254,11 +264,14 @@ _SENTENCES = (
     ),
     (
         r"is not found in the nic list",
-        Meaning("HCCL_IF_IP is not an address of this host", "remove it from the profile, or set it host by host"),
+        Meaning(
+            "HCCL_IF_IP is not an address of this host",
+            "remove HCCL_IF_IP from the profile, or set it to each host's own address",
+        ),
     ),
     (
         r"ERR00008",
-        Meaning("torch_npu does not find a part of CANN", _SET_ENV),
+        Meaning("torch_npu cannot find a part of CANN", _SET_ENV),
     ),
 )
 
@@ -270,32 +283,34 @@ _CODES = {
     ),
     "EI0003": Meaning(
         "the operation was called with an argument that this product does not support, most often a data type",
-        "compare the type with those of the product",
+        "compare the data type with the types that the product supports",
     ),
     "EI0004": Meaning(
         "the rank table cannot be read, or is invalid", "unset RANK_TABLE_FILE, or correct the file (ENV108)"
     ),
     "EI0005": Meaning(
         "ranks called different operations, or with different sizes",
-        "compare the versions of CANN and torch_npu on the hosts (VER102, VER104)",
+        "compare the versions of CANN and torch_npu on all hosts (VER102, VER104)",
     ),
-    "EI0006": Meaning("a device did not reach its peer's port 16666, or the peer had not started", _RAIL),
+    "EI0006": Meaning("a device could not reach port 16666 of its peer, or the peer had not started", _RAIL),
     "EI0007": Meaning("the device has no notifies, queue pairs or streams left", "end leftover processes (NIC108)"),
-    "EI0008": Meaning("ranks have different releases of HCCL", "install one release of CANN on all hosts (VER102)"),
+    "EI0008": Meaning("ranks have different HCCL releases", "install the same CANN release on all hosts (VER102)"),
     "EI0009": Meaning(
-        "two devices could not set up RDMA", "check optics, link and address of both devices (NIC102, NPU107)"
+        "two devices could not set up RDMA",
+        "check the optics, the link and the address of both devices (NIC102, NPU107)",
     ),
     "EI0010": Meaning(
-        "devices of one host cannot reach each other over PCIe",
-        "check IOMMU and ACS in the firmware, or set HCCL_INTRA_ROCE_ENABLE=1 as a workaround (NPU124)",
+        "devices on one host cannot reach each other over PCIe",
+        "check the IOMMU and ACS settings in the firmware, or set HCCL_INTRA_ROCE_ENABLE=1 as a workaround (NPU124)",
     ),
     "EI0011": Meaning("the device's memory is in use", _HOLDER, (_NPU_SMI,)),
     "EI0012": Meaning(
-        "a copy between devices of a host failed: the peer had exited, or memory is damaged",
-        "read the peer's own error, then check ECC counters and driver (NPU113, VER109)",
+        "a copy between devices on one host failed: the peer had exited, or memory is damaged",
+        "read the peer's own error, then check the ECC counters and the driver (NPU113, VER109)",
     ),
     "EI0013": Meaning(
-        "RDMA packets were lost or refused on the way", "check flaps, errors and priorities (NIC101, NIC107, NIC109)"
+        "RDMA packets were lost or refused on the way",
+        "check the links for flaps and errors, and the priorities (NIC101, NIC107, NIC109)",
     ),
     "EI0014": Meaning("addresses in the rank table are not those of the devices", _ADDRESS),
     "EI0015": Meaning(
@@ -303,32 +318,37 @@ _CODES = {
         "check the host NIC and the firewall (FWL101, FWL104), and find a rank that never started",
     ),
     "EI0016": Meaning("the TLS switch differs between devices", "set the same TLS switch on all devices (NPU108)"),
-    "EI0017": Meaning("the rank table lacks an item", "complete the rank table (NPU127)"),
+    "EI0017": Meaning("an item is missing in the rank table", "complete the rank table (NPU127)"),
     "EI0018": Meaning("a transfer on the UB bus failed", "check the device's health (NPU113)"),
     "EI0019": Meaning("another process holds a port that HCCL needs on the host NIC", _PORTS),
     "EI0020": _TWICE,
     "EJ0001": _LEFT_BEHIND,
-    "EJ0002": Meaning("the device's network port is down", "check cable, optical module and switch port (NPU107)"),
+    "EJ0002": Meaning(
+        "the device's network port is down", "check the cable, the optical module and the switch port (NPU107)"
+    ),
     "EJ0003": Meaning("another process holds a port that HCCL needs", _PORTS),
     "EJ0004": Meaning("the device's address is not set, or differs from the rank table", _ADDRESS),
 }
 
 _NUMBER = Meaning(
-    "there is no device with that number",
-    "compare ASCEND_RT_VISIBLE_DEVICES with the devices of the host",
+    "the host has no device with the requested number",
+    "compare ASCEND_RT_VISIBLE_DEVICES with the devices on the host",
     ("npu-smi info -m",),
 )
 _WAITED = Meaning(
-    "the device's task did not end in time: as a rule, another rank did not join",
+    "the device's task timed out, usually because another rank did not join",
     "find the rank that stopped or logged no error (PRB101)",
 )
-_OPERATOR = "check that operator's input (shape, type, range), then the device's health (NPU113)"
-_DAMAGED = "read the ECC counters (-i is npu-smi's own NPU number), restart the device, then replace it (NPU113)"
+_OPERATOR = "check the operator's input (shape, type, range). Then check the device's health (NPU113)"
+_DAMAGED = (
+    "read the ECC counters (-i takes npu-smi's own NPU number), then restart the device. If the error comes back, "
+    "replace the device (NPU113)"
+)
 _ECC = ("npu-smi info -t ecc -i {device}",)
 _HEALTH = ("check the device's health and the kernel log (NPU113)", (_NPU_SMI, _KERNEL_LOG))
 _COMPILER = Meaning(
     "CANN's compiler failed",
-    "source set_env.sh, then install the Python packages that it needs",
+    "source set_env.sh, then install the Python packages that the compiler needs",
     ("pip install attrs decorator scipy sympy psutil cloudpickle",),
 )
 
@@ -338,10 +358,10 @@ _RUNTIME = {  # numbers of ACL and the runtime, as in CANN's rt_error_codes.h
     107003: Meaning("a stream was used in another device's context", "call torch.npu.set_device in every thread"),
     107019: _WAITED,
     107020: _WAITED,
-    107022: Meaning("the device's tasks were stopped after an earlier error", "find the first error"),
+    107022: Meaning("the device's tasks were stopped after an earlier error", "find the first error in the log"),
     207001: Meaning("the device has no memory left", _HOLDER, (_NPU_SMI,)),
     207004: _NUMBER,
-    207006: Meaning("the process is not allowed to use the device", "add the user to the group HwHiAiUser"),
+    207006: Meaning("the process is not allowed to use the device", "add the user to the HwHiAiUser group"),
     500001: _COMPILER,
     500002: _COMPILER,
     507000: Meaning("CANN's runtime reported an internal error", "read the first ERROR line of that process's plog"),
@@ -373,13 +393,15 @@ _RUNTIME = {  # numbers of ACL and the runtime, as in CANN's rt_error_codes.h
     507049: _TWICE,
     507053: Meaning("the device's memory is damaged (uncorrectable error)", _DAMAGED, _ECC),
     507054: Meaning("the device's memory is damaged (HBM, more than one bit)", _DAMAGED, _ECC),
-    507055: Meaning("memory of the device that it copied from may be damaged", "read the peer's own errors (NPU113)"),
-    507056: Meaning("the link between two devices broke", "check link and optics of both devices (NPU107, NIC102)"),
+    507055: Meaning("the memory of the copy's source device may be damaged", "read the errors of that device (NPU113)"),
+    507056: Meaning(
+        "the link between two devices broke", "check the link and the optics of both devices (NPU107, NIC102)"
+    ),
     507057: Meaning(
-        "memory of the peer may be damaged, or the access was out of range", "read the peer's own errors (NPU113)"
+        "the peer's memory may be damaged, or the access was out of range", "read the peer's own errors (NPU113)"
     ),
     507899: Meaning(
-        "the driver reported an internal error, in a container most often because a mount is missing",
+        "the driver reported an internal error. In a container, the usual cause is a missing mount",
         "mount /usr/local/dcmi, /etc/ascend_install.info and the driver (HST111)",
     ),
     507900: Meaning("the device's AI CPU reported an internal error", *_HEALTH),
@@ -388,18 +410,20 @@ _RUNTIME = {  # numbers of ACL and the runtime, as in CANN's rt_error_codes.h
 
 _RESULTS = {  # HcclResult: only values that say more than that something failed
     2: Meaning("HCCL was given a null pointer (2): the releases are incompatible", _MATRIX),
-    3: Meaning("HCCL got no memory (3)", _HOLDER),
+    3: Meaning("HCCL could not allocate memory (3)", _HOLDER),
     5: Meaning(
         "HCCL does not support this on this product (5), most often a data type",
-        "compare the type with those of the product",
+        "compare the data type with the types that the product supports",
     ),
     7: Meaning("HCCL found a resource in use (7)", "end the processes that hold the device and HCCL's ports (PRT103)"),
     9: Meaning("HCCL timed out (9)", "find the rank that did not join"),
-    11: Meaning("HCCL got no TCP connection (11)", "check the host NIC and the firewall (FWL101, FWL104)"),
-    12: Meaning("HCCL got no RDMA connection (12)", _RAIL),
-    13: Meaning("a TCP connection of HCCL broke (13)", "check the host network"),
-    14: Meaning("an RDMA transfer of HCCL failed (14)", _RAIL),
-    16: Meaning("the driver refused HCCL (16)", "check the device's health and the driver (NPU113, VER101)"),
+    11: Meaning("HCCL could not open a TCP connection (11)", "check the host NIC and the firewall (FWL101, FWL104)"),
+    12: Meaning("HCCL could not open an RDMA connection (12)", _RAIL),
+    13: Meaning("an HCCL TCP connection broke (13)", "check the host network"),
+    14: Meaning("an HCCL RDMA transfer failed (14)", _RAIL),
+    16: Meaning(
+        "the driver rejected a call from HCCL (16)", "check the device's health and the driver (NPU113, VER101)"
+    ),
     19: Meaning("HCCL's network failed (19)", _RAIL),
     21: Meaning("another rank failed (21)", "read that rank's own log"),
     24: Meaning("the device has no memory left (24)", _HOLDER),

@@ -6,43 +6,43 @@ HCCL listens on ports from 60000 of the host NIC, and on port 16666 of the devic
 
 from preflight.facts.error_meanings import Meaning
 
-_FABRIC = "check link, MTU, priorities and packet loss along that rail (NIC101, NIC107, NIC109, PNG101)"
+_FABRIC = "check the links, the MTU, the priorities and packet loss along the rail (NIC101, NIC107, NIC109, PNG101)"
 _KERNEL_LOG = "dmesg -T"
 
 _ANY = {
-    "none": Meaning("", "check that the host is reachable and that Python starts there"),
+    "none": Meaning("", "check that the host is reachable and that Python starts on it"),
     "spawned": Meaning(
         "Python does not start, or the setup line hangs or fails",
-        "run the inventory's python manually on that host, after its setup line",
+        "run the setup line and the Python of [probe] in the inventory manually on the host",
     ),
     "python": Meaning(
-        "torch cannot be imported: a broken environment, or a file system that does not respond",
-        "import torch manually in the job's environment on that host",
+        "torch cannot be imported, because the environment is broken or a file system does not respond",
+        "import torch manually in the job environment on the host",
     ),
     "torch": Meaning(
         "the backend's library does not load, or its driver does not respond",
-        "import the backend (torch_npu) manually in the job's environment on that host",
+        "import the backend (torch_npu) manually in the job environment on the host",
     ),
     "backend": Meaning(
         "the device does not open: another process holds it, it is lost, or access is denied",
         "check the driver, the permissions of the device files in /dev, and other processes on the device",
     ),
     "device": Meaning(
-        "TCP from that host to the rendezvous address is dropped, or no process listens there",
+        "TCP connections from the host to the rendezvous address are dropped, or no process listens on it",
         "test the connection, then check the route, the firewall (PRB114, FWL101) and the port (PRT103)",
         ("nc -vz -w 2 {rendezvous}",),
     ),
     "store": Meaning(
-        "the process stopped after it had connected to the rendezvous store", "inspect that process and its host"
+        "the process stopped after it had connected to the rendezvous store", "inspect the process and its host"
     ),
     "communicator": Meaning(
-        "the process stopped between two operations: its host, or the device's runtime", "inspect that process"
+        "the process stopped between two operations, because of its host or the device's runtime", "inspect the process"
     ),
     "values": Meaning(
         "the process hangs while it closes the communicator", "end the process, then check that its device is free"
     ),
     "closed": Meaning(
-        "the process does not exit: a driver holds it",
+        "the process does not exit, because a driver holds it",
         "read the kernel log, then check that the device is free",
         (_KERNEL_LOG,),
     ),
@@ -57,7 +57,7 @@ _OF = {
         ),
         "iteration": Meaning(
             "the TCP connections are open but carry no data: wrong MTU, packet loss, or a hung process",
-            "check the host NIC of that host for a wrong MTU, packet loss and errors",
+            "check the host NIC for a wrong MTU, packet loss and errors",
             ("ip -s link",),
         ),
     },
@@ -73,13 +73,14 @@ _OF = {
             ("nvidia-smi", f"{_KERNEL_LOG} | grep -i xid"),
         ),
         "peers": Meaning(
-            "wrong interface, firewall, GID or HCA (NCCL connects over ephemeral TCP ports, then sends over RDMA)",
+            "a wrong interface, firewall rule, GID or HCA. NCCL connects over ephemeral TCP ports, then sends over "
+            "RDMA",
             "check NCCL_SOCKET_IFNAME (=eth0 is an exact name), NCCL_IB_HCA and NCCL_IB_GID_INDEX. Then open all "
             "TCP ports between the hosts (PRB114)",
         ),
         "iteration": Meaning(
             "NCCL is connected but moves no data: the RDMA path (GID, priorities, MTU), or a hung GPU",
-            "check HCA, GID and switch priorities of that rail, or set NCCL_IB_DISABLE=1 to rule out RDMA",
+            "check the HCA, the GID and the switch priorities of the rail, or set NCCL_IB_DISABLE=1 to rule out RDMA",
         ),
     },
     "hccl": {
@@ -89,13 +90,14 @@ _OF = {
             ("npu-smi info", "ls -l /dev/davinci*"),
         ),
         "peers": Meaning(
-            "firewall, device address, link or TLS switch. HCCL uses host ports from 60000 (EI0015), then device port "
-            "16666 (EI0006)",
+            "a firewall, or the device's address, link or TLS switch. HCCL uses host ports from 60000 (EI0015), then "
+            "device port 16666 (EI0006)",
             "check the device's link, address and TLS switch (NPU107, NPU101, NPU108), then the firewall (FWL101)",
             ("hccn_tool -i {device} -link -g", "hccn_tool -i {device} -ip -g", "hccn_tool -i {device} -tls -g"),
         ),
         "iteration": Meaning(
-            "HCCL is connected but moves no data (EI0002, EI0013): link, MTU, packet loss, or a hung rank",
+            "HCCL is connected but moves no data (EI0002, EI0013): a bad link, a wrong MTU, packet loss, or a hung "
+            "rank",
             _FABRIC,
             ("hccn_tool -i {device} -stat -g",),
         ),
@@ -104,9 +106,9 @@ _OF = {
 
 
 _STATES = {  # of a process that was inspected after the timeout, as in /proc/PID/stat
-    "T": Meaning("a debugger, job control or a signal stopped that process", "check that host, not the network"),
+    "T": Meaning("a debugger, job control or a signal stopped the process", "check the host, not the network"),
     "D": Meaning(
-        "that process waits in the kernel: for a driver, or for a file system",
+        "the process waits in the kernel for a driver or a file system",
         "read the kernel log, then check the device's health and the file system",
         (_KERNEL_LOG,),
     ),

@@ -18,7 +18,7 @@ from preflight.probe.venue import Venue, place
 from preflight.transport.types import Progress
 
 SETTLE = 45.0  # seconds for a host to report that its devices are free; it gives up after 30
-_MUTE = "its agent did not report in time whether the device is free"
+_MUTE = "the host's agent did not report in time whether the device is free"
 _TICK = 0.2  # seconds between two checks of the clock
 
 OnProgress = Callable[[Progress], None]

@@ -146,23 +146,26 @@ def _test(plan: HcclTestPlan) -> str | Missing:
             return place
         places.add(place)
     if not places:
-        return Missing("no host may be used")
+        return Missing("no host is allowed to run HCCL Test")
     if len(places) > 1:
         return Missing(f"all_reduce_test has different paths on the hosts: {', '.join(sorted(places))}")
     if len({tuple(device.index for device in host.devices) for host in plan.hosts}) > 1:
         return Missing(
-            "the hosts have different devices, but HCCL Test needs the same ones on all (select such hosts: --limit)"
+            "HCCL Test needs the same devices on all hosts, and these hosts have different devices. Select hosts with "
+            "--limit"
         )
     if plan.cluster.probe.wrapper and len(plan.hosts) > 1:
-        return Missing("jobs run in containers (probe.exec), but mpirun starts ranks on other hosts outside of them")
+        return Missing(
+            "jobs run in containers (probe.exec), and mpirun would start ranks on other hosts outside the containers"
+        )
     return places.pop()
 
 
 def _place(host: Host, job: Job | Missing) -> str | Missing:
     """Return the path of all_reduce_test on a host, or why it is not known."""
     if isinstance(job, Missing):
-        return Missing(f"{host.name}: could not inspect the environment of jobs: {job.error}")
-    how = "Build it in tools/hccl_test of CANN: make MPI_HOME=… ASCEND_DIR=…"
+        return Missing(f"{host.name}: could not inspect the jobs' environment: {job.error}")
+    how = "Build it in CANN's tools/hccl_test folder: make MPI_HOME=… ASCEND_DIR=…"
     return job.hccl_test.value or Missing(f"{host.name}: all_reduce_test is missing. {how}")
 
 

@@ -168,7 +168,9 @@ def _view_of_test(rank: RankState, number: int) -> RankView:
         stage = rank.test_stage if is_inside else min(rank.stage, "communicator", key=STAGES.index)
         return _view(rank, stage)
     if not result.seconds:
-        return replace(_view(rank, "communicator"), error=" ".join(result.refused.split()) or "no times returned")
+        return replace(
+            _view(rank, "communicator"), error=" ".join(result.refused.split()) or "the rank returned no times"
+        )
     return replace(
         _view(rank, _last_stage(rank)),
         seconds=statistics.median(result.seconds),

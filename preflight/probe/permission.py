@@ -19,7 +19,7 @@ def may_probe(
     may be in use. A host that was not reached is no obstacle, since the probe runs nothing there.
     """
     if not (asked_idle or cluster.probe.idle):
-        why = "not released for tests: set idle = true under [probe], or use --idle"
+        why = "not released for tests: set idle = true under [probe] in the inventory, or use --idle"
         return [(host.name, why) for host in hosts]
     busy = ((host.name, _why_busy(cluster, facts, host)) for host in hosts)
     return [(name, why) for name, why in busy if why]
@@ -62,7 +62,7 @@ def _why_gpus_are_busy(nvidia: Nvidia | Missing | None, os: Os | None) -> str:
         return "" if has_no_gpu else f"cannot tell whether its GPUs are idle: {nvidia.gpus.error}"
     for index, gpu in numbered(nvidia):
         if gpu.processes is None:
-            return f"cannot tell whether its GPUs are idle: nvidia-smi lists no processes of GPU {index}"
+            return f"cannot tell whether its GPUs are idle: nvidia-smi lists no processes on GPU {index}"
         for process in gpu.processes:
             if "C" in process.kind:
                 return f"GPU {index} is in use by {_process(process, os)}"

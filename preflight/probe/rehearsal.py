@@ -109,7 +109,7 @@ class _RehearsalRun:
     def play(self) -> Rehearsal:
         cluster = self._request.cluster
         names = [host.name for host in self._request.hosts]
-        for host, message in self._hear(names, CONNECT, "did not listen within {:.0f} s", soon=True).items():
+        for host, message in self._hear(names, CONNECT, "the host did not listen within {:.0f} s", soon=True).items():
             self._attending[host] = _attendance(host, message)
         present = [attendance for attendance in self._attending.values() if not attendance.error]
         planned_visits = visits(cluster, present)
@@ -129,7 +129,7 @@ class _RehearsalRun:
         )
 
     def _collect_visits(self, planned_visits: Mapping[str, Targets]) -> tuple[Visit, ...]:
-        late = "did not report its connections within {:.0f} s"
+        late = "the host did not report its connections within {:.0f} s"
         visitors = [host for host, targets in planned_visits.items() if targets]
         results: list[Visit] = []
         for host, message in self._hear(visitors, VISITS + PATIENCE, late).items():
@@ -180,7 +180,7 @@ def _attendance(host: str, message: _Message | Gone) -> Attendance:
 def _error(message: _Message | Gone) -> str:
     if isinstance(message, Gone):
         return message.why
-    return message.error if isinstance(message, _Failed) else "sent an unexpected message"
+    return message.error if isinstance(message, _Failed) else "the host sent an unexpected message"
 
 
 def _visits(source: str, planned: Targets, message: _Visited) -> list[Visit]:

@@ -91,10 +91,11 @@ def note(cluster: Cluster, hosts: int) -> str:
     if hosts > MESH:
         tried_pairs, all_pairs = sum(1 for _ in pairs(hosts)), hosts * (hosts - 1)
         words.append(
-            f"{tried_pairs:,} of {all_pairs:,} connections between hosts (all to the first, each to {OTHERS} others)"
+            f"{tried_pairs:,} of {all_pairs:,} connections between hosts were tried (all hosts to the first host, each "
+            f"host to {OTHERS} others)"
         )
     if len(cluster.ports) > MOST_PORTS:
-        words.append(f"{MOST_PORTS} of the job's {len(cluster.ports):,} ports")
+        words.append(f"{MOST_PORTS} of the {len(cluster.ports):,} job ports were tried")
     return f"port rehearsal: {' and '.join(words)}" if words else ""
 
 

@@ -76,7 +76,7 @@ class RollCall:
     def end(self, now: float) -> None:
         """Count hosts without an answer as gone if they have taken too long, else as unheard for lack of time."""
         for host in self.waiting:
-            why = f"no agent after {now - self._begin:.0f} s: the connection or the setup line takes too long"
+            why = f"no agent started within {now - self._begin:.0f} s: the connection or the setup line takes too long"
             if host in self._running:
                 why = f"Python has run for {now - self._running[host]:.0f} s and is still importing torch"
             late = self.gone if now >= self._due(host) else self.unheard

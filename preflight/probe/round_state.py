@@ -301,9 +301,9 @@ class RoundState:
             if rank.end or self._waits(state, rank):
                 continue
             if state.stopped is not None and now - state.stopped > SLACK:
-                rank.finish(state.stopped_as, "its agent did not confirm the end of the process", now)
+                rank.finish(state.stopped_as, "the host's agent did not confirm the end of the process", now)
             elif now - rank.last > self._deadline + SLACK:
-                why = f"no message from the rank or its agent for {now - rank.last:.0f} s"
+                why = f"the rank and its agent sent no message for {now - rank.last:.0f} s"
                 rank.finish(End.LOST, why, now)
 
     def lost_hosts(self) -> list[tuple[str, str]]:

@@ -108,14 +108,17 @@ def _note_omissions(run: "Run", hooks: Hooks) -> None:
         )
     if run.plan.parted and Scope.ALL in run.plan.request.scopes:
         hooks.note(
-            "send_recv was not run over all ranks, since rails of a direct fabric are not connected "
-            "(preflight probe --scope rail tests each rail)"
+            "send_recv was not run over all ranks, because the rails of a direct fabric are not connected. Test each "
+            "rail with preflight probe --scope rail"
         )
 
 
 def _without_partners(run: "Run") -> dict[str, str]:
     """Return the hosts without any test with others, and why."""
-    why = "it and other hosts cannot connect on the ports that ranks need (PRB114), so only its own devices were tested"
+    why = (
+        "this host and other hosts cannot connect on the ports that ranks need (PRB114), so only the host's own "
+        "devices were tested"
+    )
     return dict.fromkeys(sorted(run.unreached - {host.name for host in run.plan.hosts}), why)
 
 

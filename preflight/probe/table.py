@@ -10,7 +10,7 @@ _BYTES = {"int8": 1, "uint8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int64
 _WIDTHS = (10, 9, 8, 6, 4, 9, 7, 6, 6, 6)  # with a space between two of them, 80
 _HEAD = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong")
 _UNITS = ("(B)", "", "", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "")
-_GROUPS = {Scope.DEVICE: "devices alone", Scope.HOST: "hosts by themselves", Scope.RAIL: "rails by themselves"}
+_GROUPS = {Scope.DEVICE: "devices, each alone", Scope.HOST: "hosts, each alone", Scope.RAIL: "rails, each alone"}
 _NOT_OPERATIONS = ("init", "close")
 _LARGE = 4096  # bytes: of smaller sizes only the smallest has a line, for its latency
 
@@ -29,7 +29,7 @@ def rows(observations: Sequence[Observation]) -> list[str]:
         lines += _operation(alike)
     lines += _refused(measured)
     not_run = sum(test.outcome is TestOutcome.NOT_RUN for test in measured)
-    return [*lines, f"not run: {not_run} tests"] if not_run else lines
+    return [*lines, f"{not_run} tests were not run"] if not_run else lines
 
 
 def _by(tests: Iterable[TestResult], key: Callable[[TestResult], object]) -> list[list[TestResult]]:

@@ -86,7 +86,7 @@ def test_hosts_as_they_come_are_closed_to_each_other(lab: LabHandle) -> None:
     found = findings(lab)
     assert set(found) == {"node01", "node02", "node03"}
     assert {one.summary.partition(": ")[2] for one in found.values()} == {
-        "other hosts cannot connect to any of its ports"
+        "other hosts cannot connect to any tested port"
     }
 
 
@@ -136,20 +136,20 @@ def test_open_hosts_reach_each_other_and_their_ports_are_free_at_once(open_lab: 
     ("host", "text", "chain", "summary", "cause"),
     [
         ("node02", "tcp dport 29500 reject with tcp reset", INPUT, "other hosts cannot connect to port 29500 (master)",
-         "a firewall of the host or on the way resets the connections (REJECT), although the port is open"),
+         "a firewall on the host or on the path resets the connections (REJECT), although the port is open"),
         ("node02", "tcp dport 60000-60031 reject", INPUT, "other hosts cannot connect to ports 60000-60031 (HCCL)",
-         "its own firewall rejects the connections"),
+         "the host's own firewall rejects the connections"),
         ("node03", "tcp dport 60007 drop", INPUT, "other hosts cannot connect to port 60007 (HCCL)",
-         "a firewall of the host or on the way drops the connections"),
+         "a firewall on the host or on the path drops the connections"),
         ("node03", "ip saddr {node01} tcp dport 1024-65535 ct state new drop", INPUT,
-         "connections from node01 fail, others succeed",
+         "connections from node01 fail. Connections from other hosts succeed",
          "the path between them, or a firewall rule for these senders"),
         ("node01", "ip saddr {node03} tcp dport 1024-65535 drop", INPUT,
-         "connections to and from node03 fail, others succeed",
+         "connections with node03 fail. Connections with other hosts succeed",
          "the path between them, or a firewall rule for these senders"),
         ("node01", "tcp dport 1024-65535 ct state new drop", "inet filter way_out",
          "cannot connect to any of 2 other hosts",
-         "address, route or firewall of node01"),
+         "the address, a route or the firewall of node01"),
     ],
     ids=["reset", "reject", "one-port", "one-way", "both-ways", "way-out"],
 )  # fmt: skip

@@ -23,13 +23,13 @@ from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 
 @cluster_check("PRB115", "Bandwidth against baseline", several=False)
 def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
-    """Why: If all hosts and links are equally slow, a comparison among peers shows nothing. Typical causes are a
-    changed switch configuration, a new driver or a job that runs beside the probe.
+    """Why: If all hosts and links are equally slow, a comparison among them shows nothing. Typical causes are a
+    changed switch configuration, a new driver, or a job that runs at the same time as the probe.
 
     Result: WARN for pairs and hosts below 93 % of the baseline, FAIL below 80 %. For rails and all devices the limits
     are 90 % and 75 %. Each bandwidth is compared for the same operation and ranks, at the largest size that both runs
-    have. A baseline of other hosts, scopes or sizes is not compared. PRB103 reports pairs that are slow among their
-    peers, so these and the groups that they slow are left out.
+    have. A baseline with other hosts, scopes or sizes is not compared. PRB103 reports pairs that are slower than
+    other pairs, so this check leaves out these pairs and the groups that contain them.
 
     Check manually:
       preflight baseline compare
@@ -49,7 +49,7 @@ def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], basel
         map(_compared, compare(baseline, now)),
         Advice(
             "a change since the baseline was saved",
-            "find the change since then",
+            "find what changed since then",
             ("preflight history", "preflight baseline compare"),
         ),
     )
@@ -63,16 +63,16 @@ def _not_compared(
     due_scopes = _due(baseline, tests, {host.name for host in scribe.hosts})
     if missing_scopes := [scope for scope in scopes if scope in due_scopes]:
         yield scribe.unknown(
-            f"the baseline (run {baseline.run}) has figures of scope {', '.join(missing_scopes)} that this run lacks. "
-            "This run measured fewer ranks, or other sizes",
+            f"this run has no results of scope {', '.join(missing_scopes)} to compare with the baseline (run "
+            f"{baseline.run}), because it measured fewer ranks or other sizes",
             remedy="compare the two runs, or save a new baseline",
             commands=("preflight baseline compare", "preflight baseline save"),
         )
     elif scopes:
         scopes_note = f" of scope {', '.join(scopes)}" if compared else ""
         yield scribe.skip(
-            f"the baseline (run {baseline.run}) is of other hosts, scopes or sizes than this run. Its "
-            f"figures{scopes_note} cannot be compared"
+            f"the baseline (run {baseline.run}) was measured with other hosts, scopes or sizes than this run. Its "
+            f"results{scopes_note} cannot be compared"
         )
 
 

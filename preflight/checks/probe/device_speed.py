@@ -20,47 +20,49 @@ from preflight.model.peers import FEWEST
 class _Kind:
     """One kind of speed in which devices are compared.
 
-    A device is slow if it takes `warn` times as long as the median one. `fail` times as long is a failure (recommended
-    defaults for stragglers)."""
+    `words`: the kind in the class of a cause, for programs. `problem`: a sentence about a slow device. A device is slow
+    if it takes `warn` times as long as the median one. `fail` times as long is a failure (recommended defaults for
+    stragglers)."""
 
     op: str
     words: str
+    problem: str
     unit: str
     warn: float
     fail: float
 
 
-_COMPUTE = _Kind("matmul", "matrix products", "TFLOP/s", 1.05, 1.20)
-_MEMORY = _Kind("memory", "copies within its memory", "GB/s", 1.05, 1.15)
-_IN = _Kind("copy_in", "copies from the host", "GB/s", 1.15, 1.5)
-_OUT = _Kind("copy_out", "copies to the host", "GB/s", 1.15, 1.5)
-_SHARED = "power, cooling, memory or processor of the host, which its devices share"
-_COOL = "check power limit, clocks, cooling and other processes on the device"
-_WIDTH = "compare speed and width of the PCIe link (LnkSta) with its capability (LnkCap) and with other devices"
+_COMPUTE = _Kind("matmul", "matrix products", "matrix multiplication is slow", "TFLOP/s", 1.05, 1.20)
+_MEMORY = _Kind("memory", "copies within its memory", "copies within device memory are slow", "GB/s", 1.05, 1.15)
+_IN = _Kind("copy_in", "copies from the host", "copies from the host are slow", "GB/s", 1.15, 1.5)
+_OUT = _Kind("copy_out", "copies to the host", "copies to the host are slow", "GB/s", 1.15, 1.5)
+_SHARED = "the host's power, cooling, memory or processors, which all its devices share"
+_COOL = "check the power limit, the clocks, the cooling and the running processes"
+_WIDTH = "compare the speed and width of the PCIe link (LnkSta) with its capability (LnkCap) and with other devices"
 
 
 @cluster_check("PRB111", "Device compute speed and results", several=False)
 def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: One slow device slows every step of a job. A device that intermittently computes wrong values spoils the
-    result without an error. Before any network test, each device multiplies matrices of small integers alone.
+    result without an error. Before any network test, each device alone multiplies matrices of small integers.
 
-    Result: FAIL for one wrong value. WARN for 1.05 times the time of the median device, FAIL for 1.2 times. The limits
-    are wider if devices vary by more than that, among each other or between measurements.
+    Result: FAIL for one wrong value. WARN if a device takes 1.05 times as long as the median device, FAIL at 1.2 times.
+    The limits are wider if devices vary by more than that, among each other or between measurements.
 
-    Check manually: Time a matrix product in torch on that device, and the same on another.
+    Check manually: Time a matrix multiplication in torch on the device, and the same multiplication on another device.
 
-    Fix: Take a device that computes wrong values out of jobs and have it replaced. For a slow device, check its power
-    limit, its cooling and other processes on it.
+    Fix: Exclude a device that computes wrong values from jobs, and have it replaced. If a device is slow, check its
+    power limit, its cooling and the other processes on it.
     """
-    yield from _judge(scribe, observations, (_COMPUTE,), "computes")
+    yield from _judge(scribe, observations, (_COMPUTE,), "computes", "compute")
 
 
 @cluster_check("PRB112", "Device memory speed and integrity", several=False)
 def device_memory(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: If a device's PCIe link comes up with half its lanes, the device loads its data at half the speed. Memory
-    that is slow or loses bits spoils every job. Network tests show none of that.
+    that is slow or loses bits spoils every job. Network tests do not show these faults.
 
-    Result: FAIL for one wrong value. For copies within a device, WARN for 1.05 times the median time and FAIL for 1.15
+    Result: FAIL for one wrong value. For copies within a device, WARN at 1.05 times the median time and FAIL at 1.15
     times. For copies to and from the host, the limits are 1.15 and 1.5 times. The limits are wider if devices vary by
     more than that, among each other or between measurements.
 
@@ -71,28 +73,30 @@ def device_memory(scribe: All, observations: tuple[Observation, ...]) -> Iterato
     On hosts with GPUs:
       nvidia-smi -q -d ECC
 
-    Fix: Reseat the card or its riser, and check the server's settings for PCIe. Replace a device that loses bits.
+    Fix: Reseat the card or its riser, and check the server's PCIe settings. Replace a device that loses bits.
     """
-    yield from _judge(scribe, observations, (_MEMORY, _IN, _OUT), "copies")
+    yield from _judge(scribe, observations, (_MEMORY, _IN, _OUT), "copies", "memory")
 
 
-def _judge(scribe: All, observations: Sequence[Observation], kinds: Sequence[_Kind], verb: str) -> Iterator[Finding]:
+def _judge(
+    scribe: All, observations: Sequence[Observation], kinds: Sequence[_Kind], verb: str, tests: str
+) -> Iterator[Finding]:
     results = [observation for observation in observations if observation.test.op in {kind.op for kind in kinds}]
     wrong = {observation.ranks[0].member for observation in results if observation.test.wrong_values}
     for member in sorted(wrong, key=lambda member: member.place):
-        yield _wrong(scribe, results, member, verb)
+        yield _wrong(scribe, results, member, verb, tests)
     if not any(observation.ranks[0].on_host for observation in results):
         yield from _compare(scribe, results, kinds, wrong)
     elif not wrong:
-        yield scribe.skip("tensors were in the hosts' memory (gloo, or a stand-in), so there is no device to compare")
+        yield scribe.skip("the probe used the hosts' memory (gloo or a stand-in), so there is no device to compare")
 
 
-def _wrong(scribe: All, results: Sequence[Observation], member: Member, verb: str) -> Finding:
+def _wrong(scribe: All, results: Sequence[Observation], member: Member, verb: str, tests: str) -> Finding:
     own = [observation for observation in results if observation.ranks[0].member == member]
     wrong = [observation for observation in own if observation.test.wrong_values]
     ids = tuple(by_id(wrong))
     return scribe.bad(
-        f"{member.host}: device {member.device} {verb} wrongly: {len(wrong)} of {len(own)} tests returned wrong values",
+        f"{member.host}: device {member.device} returned wrong values in {len(wrong)} of {len(own)} {tests} tests",
         host=member.host,
         device=member.device,
         expected="0 wrong values",
@@ -101,7 +105,7 @@ def _wrong(scribe: All, results: Sequence[Observation], member: Member, verb: st
             f"{observation.test.op} {observation.test.dtype}: {observation.ranks[0].first_wrong[:120]}"
             for observation in wrong
         ),
-        remedy="take the device out of jobs, then read its ECC counters",
+        remedy="exclude the device from jobs, then read its ECC counters",
         commands=_smi(scribe, member.host, f"npu-smi info -t ecc -i {member.device}", f"-i {member.device} -q -d ECC"),
         retest=command(scribe, [member.host], Scope.DEVICE),
         culprit=Culprit("device", (member.place,), ids, f"{verb} wrongly"),
@@ -124,7 +128,7 @@ def _compare(
     if len(_measured(results)) < FEWEST <= len(devices):
         yield scribe.unknown(f"fewer than {FEWEST} of {len(devices)} devices returned a time")
     elif len(_measured(results)) < FEWEST and not wrong:
-        yield scribe.skip(f"fewer than {FEWEST} devices were tested alone, so there is no median to compare with")
+        yield scribe.skip(f"a comparison needs at least {FEWEST} devices that were tested alone")
     for kind in kinds:
         slow = [entry for entry in _slow(kind, results) if entry.member not in wrong]
         yield from _slow_devices(scribe, kind, slow, results)
@@ -149,7 +153,7 @@ def _slow(kind: _Kind, results: Sequence[Observation]) -> Iterator[_Slow]:
         for member, speeds in measured.items():
             speed = max(speeds)
             if limits and speed < limits.warn:
-                words = f"{speed:.3g} {kind.unit} in {dtype}, median device {limits.median:.3g} {kind.unit}"
+                words = f"{speed:.3g} {kind.unit} in {dtype} (median of all devices: {limits.median:.3g} {kind.unit})"
                 yield _Slow(member, words, speed / limits.median, speed < limits.fail)
 
 
@@ -182,7 +186,7 @@ def _slow_finding(scribe: All, kind: _Kind, slow: Sequence[_Slow], results: Sequ
         culprit = Culprit("device", (worst.member.place,), ids, f"slow {kind.words}")
     report, at_fault = (scribe.bad, culprit) if far else (scribe.warn, None)
     return report(
-        f"{host}: {subject}: slow {kind.words}, {worst.words}",
+        f"{host}: {subject}: {kind.problem}, {worst.words}",
         host=host,
         device=device,
         expected=f"{1 / kind.warn:.0%} of the median or more",

@@ -17,7 +17,7 @@ _LEFTOVER = Meaning(
     "find and end that process on every host, then run the test again",
 )
 _UNKNOWN_CODE = Meaning("", "look up the number in CANN's list of error codes")
-_OTHER_MPI = "mpirun is of another MPI than HCCL Test was built with, or another program prints into the table"
+_OTHER_MPI = "mpirun belongs to another MPI than the one of HCCL Test's build, or another program prints into the table"
 
 
 @cluster_check("PRB104", "HCCL Test results", products=NPU, several=False)
@@ -29,7 +29,7 @@ def hccl_test_results(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
     Result: FAIL for wrong results, for an error code (retcode), and for a timeout. HCCL Test's alg_bandwidth counts
     2^30 bytes as a GB. The table here counts 10^9 bytes, computed from HCCL Test's times, and derives busbw from that.
 
-    Check manually: The file hosts holds the hosts of the job, and 16 is the number of all devices.
+    Check manually: The file hosts lists the job's hosts, and 16 is the total number of devices.
       mpirun -f hosts -n 16 all_reduce_test -p 8 -b 8K -e 16M -f 2 -d fp32 -c 1
 
     Fix: Follow the error message of HCCL Test. Then read the ranks' logs (plog).
@@ -41,7 +41,7 @@ def hccl_test_results(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
         yield scribe.bad(
             f"HCCL Test hung and was stopped after {hccl_test.seconds:.0f} s",
             cause="a rank waits for another rank",
-            remedy=f"read the ranks' plog on the hosts ({_PLOG})",
+            remedy=f"read the log (plog) of the ranks on each host ({_PLOG})",
         )
     elif isinstance(result, Missing):
         yield scribe.unknown(f"HCCL Test did not run: {result.error}", **again)
@@ -95,8 +95,8 @@ def _result_problem(run: HcclTestRun, result: HcclTest) -> str:
     devices = len(run.members)
     if any(row.check == "NULL" for row in result.rows):
         exact = checks(run.dtype, run.operation, devices)
-        why = f"although {run.dtype} allows it" if exact else f"since {devices} devices are too many for {run.dtype}"
-        return f"HCCL Test compared no results, {why}"
+        why = f"although {run.dtype} allows it" if exact else f"because {devices} devices are too many for {run.dtype}"
+        return f"HCCL Test did not compare its results, {why}"
     if run.exit and not _is_explained(result):
         return f"HCCL Test ended with exit code {run.exit}, without an error message"
     return ""
@@ -108,8 +108,8 @@ def _retcode_finding(scribe: All, run: HcclTestRun, code: int) -> Finding:
     hosts = dict.fromkeys(member.host for member in run.members[:_SHOWN])
     return scribe.bad(
         f"HCCL Test ended with retcode {code}" + (f": {entry.cause}" if entry.cause else ""),
-        remedy=entry.remedy if code == 7 else f"{entry.step} (the first error in {_PLOG} shows where)",
-        commands=tuple(scribe.on(host, "pgrep -fa _test") for host in hosts) if code == 7 else (),
+        remedy=entry.remedy if code == 7 else f"read the first error in {_PLOG}. Then {entry.step}",
+        commands=tuple(scribe.on(host, "pgrep -fa _test") for host in hosts) if code == 7 else entry.explanations,
         retest=run.command,
     )
 
@@ -121,11 +121,11 @@ def _wrong(scribe: All, members: Sequence[Member], result: HcclTest) -> Finding:
     devices = f" on {', '.join(member.place for member in wrong[:_SHOWN])}" if wrong else ""
     host, device = (wrong[0].host, wrong[0].device) if len(wrong) == 1 else (None, None)
     return scribe.bad(
-        f"HCCL Test: wrong results{devices}",
+        f"HCCL Test reported wrong results{devices}",
         host=host,
         device=device,
         expected="success",
         found=f"failed at {', '.join(sizes[:_SHOWN])} bytes" if sizes else "check result failed",
-        evidence=("these devices received wrong values, the sender is unknown",) if wrong else (),
-        remedy="repeat the test on half of the hosts (--limit) until one device is left",
+        evidence=("these devices received wrong values from an unknown sender",) if wrong else (),
+        remedy="repeat the test with half of the hosts (--limit) until one device is left",
     )

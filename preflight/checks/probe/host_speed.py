@@ -19,19 +19,19 @@ WARN, FAIL = 1 / 1.5, 1 / 2  # shares of the median rank
 @cluster_check("PRB118", "Host processor speed and results", several=False)
 def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: A host with slow or busy processors feeds its devices late. The whole job waits for it, although its devices
-    and links are healthy. Typical causes are a leftover job, a container with a share of the processors, and a
-    throttled clock.
+    and links are healthy. Typical causes are a leftover job, a container's processor limit, and a throttled
+    clock.
 
     Result: FAIL for one wrong value. WARN for a host that is 1.5 times slower than the median rank, FAIL for 2 times.
     One thread of each rank multiplies matrices on the host's processor. The limits are wider if ranks vary by more than
     that, among each other or between measurements.
 
-    Check manually: The files show a container's limit and the clock.
+    Check manually: The files show the container's limit and the clock rate.
       top
       cat /sys/fs/cgroup/cpu.stat
       grep MHz /proc/cpuinfo
 
-    Fix: End the processes that use the processors, lift the limit, or take the host out of jobs.
+    Fix: End the processes that use the processors, raise the limit, or exclude the host from jobs.
     """
     hosts = sorted(_by_host(observations).items())
     for host, results in hosts:
@@ -43,9 +43,7 @@ def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Itera
         return
     planned = len({observation.test.members[0].place for _, results in hosts for observation in results})
     if planned < FEWEST:
-        yield scribe.skip(
-            f"fewer than {FEWEST} ranks measured their host's processors, so there is no median to compare with"
-        )
+        yield scribe.skip(f"a comparison needs at least {FEWEST} ranks that measured their host's processors")
     else:
         yield scribe.unknown(f"fewer than {FEWEST} of {planned} ranks returned a time")
 
@@ -71,12 +69,12 @@ def _wrong(scribe: All, host: str, results: Sequence[Observation]) -> Iterator[F
     wrong = [observation for observation in results if observation.test.wrong_values]
     if wrong:
         yield scribe.bad(
-            f"{host}: processors compute wrongly: {len(wrong)} of {len(results)} tests returned wrong values",
+            f"{host}: the processors returned wrong values in {len(wrong)} of {len(results)} tests",
             host=host,
             expected="0 wrong values",
             found=counted(sum(observation.test.wrong_values for observation in wrong), "wrong value"),
             evidence=tuple(observation.ranks[0].first_wrong[:120] for observation in wrong),
-            remedy="take the host out of jobs, then search its kernel log for memory errors",
+            remedy="exclude the host from jobs, then search its kernel log for memory errors",
             commands=(scribe.on(host, "journalctl -k | grep -i -e mce -e edac"),),
             culprit=Culprit("host", (host,), tuple(by_id(wrong)), "processors compute wrongly"),
         )
@@ -90,12 +88,13 @@ def _slow(scribe: All, host: str, results: Sequence[Observation], limits: SpeedL
         return
     far = speed < limits.fail
     yield (scribe.bad if far else scribe.warn)(
-        f"{host}: processors are slow or busy: {_gflops(speed)} per thread, median rank {_gflops(limits.median)}",
+        f"{host}: the processors are slow or busy: {_gflops(speed)} per thread "
+        f"(median of all ranks: {_gflops(limits.median)})",
         host=host,
         expected=f"{WARN:.0%} of the median or more",
         found=f"{speed / limits.median:.0%}",
-        cause="another job, a processor limit of the container, or a low clock rate",
-        remedy="find the processes that use the processors, and the limits of the container",
+        cause="another job, a container's processor limit, or a low clock rate",
+        remedy="find the processes that use the processors, and read the container's processor limit",
         commands=(scribe.on(host, "top -b -n 1"), scribe.on(host, "cat /sys/fs/cgroup/cpu.stat")),
         retest=command(scribe, [host], Scope.DEVICE),
         culprit=Culprit("host", (host,), tuple(by_id(results)), "processors slow or busy") if far else None,

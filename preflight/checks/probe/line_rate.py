@@ -16,9 +16,10 @@ WARN, FAIL = 0.85, 0.70  # a healthy fabric gives 88 to 95 %
 # At 4 MiB a port of 200 Gb/s is busy for 0.17 ms. At a tenth of its rate the pair takes 1.7 ms, longer than any start
 # of a healthy operation. With less data, latency may be all that is measured.
 FAR, FAR_LEAST = 0.10, 4 << 20
-_TOO_LITTLE = "no pair along a rail moved 256 MiB or more (preflight probe --sizes 256M does)"
+_TOO_LITTLE = "no pair along a rail moved 256 MiB or more, as preflight probe --sizes 256M does"
 _ADVICE = Advice(
-    "either end, or the path between them", "check cable, optical module, MTU, flow control and error counters"
+    "one of the two ends, or the path between them",
+    "check the cable, the optical module, the MTU, the flow control and the error counters",
 )
 _MEASURED = (TestOutcome.PASS, TestOutcome.UNCHECKED)  # PRB103 reports a slow pair
 
@@ -48,8 +49,8 @@ def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Base
       hccn_tool -i 0 -speed -g
       preflight probe --sizes 256M
 
-    Fix: Check cable, optical module, MTU, flow control and the switch ports between the two. This command reads the
-    flow control.
+    Fix: Check the cable, the optical module, the MTU, the flow control and the switch ports between the two hosts. This
+    command reads the flow control.
       hccn_tool -i 0 -pfc -g
     """
     pairs = list(filter(_is_measured_rail, observations))
@@ -78,9 +79,9 @@ def _why_not(pairs: Sequence[Observation]) -> str:
     if not pairs:
         return _TOO_LITTLE
     if any(view.on_host for observation in pairs for view in observation.ranks):
-        return "tensors were in the hosts' memory (gloo, or a stand-in), so no data went through device ports"
+        return "the probe used the hosts' memory (gloo or a stand-in), so no data went through device ports"
     if all(observation.meeting and observation.meeting.backend != "hccl" for observation in pairs):
-        return "only device NICs report their line rate, and this run did not use hccl"
+        return "this run did not use hccl, and only the devices' own NICs report their line rate"
     return ""
 
 
@@ -141,14 +142,14 @@ def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> It
 
     Result: FAIL if all_reduce at its largest size stays below that.
 
-    Check manually: The column busbw has the bandwidth.
+    Check manually: The busbw column shows the bandwidth.
       preflight probe --scope all,pair
 
-    Fix: Follow PRB103, PRB115 and PRB116. If these pass, the number is too high, or the size too small: `sizes` under
-    `[probe]`
+    Fix: Follow the fixes of PRB103, PRB115 and PRB116. If these checks pass, the expected bandwidth is too high, or the
+    messages are too small. Set larger `sizes` under `[probe]`.
     """
     if not scribe.cluster.probe.expect:
-        yield scribe.skip("the inventory sets no expected bandwidth (expect under [probe])")
+        yield scribe.skip("the inventory does not set an expected bandwidth (expect under [probe])")
         return
     bandwidths: list[ComparedBandwidth] = []
     all_reduces = [observation.test for observation in observations if observation.test.op == "all_reduce"]
@@ -158,7 +159,7 @@ def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> It
         if not measured and any(test.outcome in _MEASURED for test in tests):
             yield scribe.unknown(f"{scope}: all_reduce returned no bandwidth to compare with {least:g} GB/s")
         bandwidths += _expected(measured, least)
-    remedy = "fix the findings of PRB103, PRB115 and PRB116. Without any, correct the number in the inventory"
+    remedy = "fix the findings of PRB103, PRB115 and PRB116. If there are none, correct the number in the inventory"
     yield from slow_findings(scribe, bandwidths, Advice("", remedy))
 
 

@@ -12,10 +12,10 @@ from preflight.rules.nics.nccl_networks import ways_between
 
 _NO_DEVICE = re.compile(r"NET/IB ?: ?No device found")
 _SOCKET = "Socket"
-_CAUSES = {"ib": "an NCCL variable, RDMA devices that the container lacks, or no libibverbs"}
+_CAUSES = {"ib": "an NCCL variable, RDMA devices missing from the container, or a missing libibverbs"}
 _REMEDIES = {  # by the network that jobs are to use
     "ib": "fix the findings of ENV115 and ENV116",
-    "socket": 'set NCCL_NET=Socket where jobs run, or transport = "ib" under [probe] in the inventory',
+    "socket": 'set NCCL_NET=Socket in the jobs\' environment, or set transport = "ib" under [probe] in the inventory',
 }
 
 
@@ -35,12 +35,13 @@ def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterat
     Check manually: Replace train.py with your own program.
       NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep NET/
 
-    Fix: Follow ENV115 and ENV116. In a container, add docker's --device /dev/infiniband and install libibverbs1.
+    Fix: Follow the fixes of ENV115 and ENV116. For a container, use docker's --device /dev/infiniband, and install
+    libibverbs1 in the container.
     """
     wanted = scribe.cluster.probe.transport
     views = ways_between(observations)
     if not views:
-        yield scribe.skip("no ranks of different hosts connected over NCCL")
+        yield scribe.skip("no ranks on different hosts connected through NCCL")
     elif wanted:
         by_host: dict[str, list[RankView]] = defaultdict(list)
         for view in views:
@@ -80,12 +81,13 @@ def _of_host(scribe: All, host: str, views: Sequence[RankView], wanted: str) -> 
             expected="ib",
             found="none",
             evidence=tuple(no_device[:3]),
-            remedy="list the RDMA devices where jobs run (ENV116)",
+            remedy="list the RDMA devices in the jobs' environment",
             commands=(scribe.on(host, "ls /sys/class/infiniband /dev/infiniband"),),
         )
     elif not ways:
         yield scribe.unknown(
             f"{host}: NCCL's log does not report its network",
             host=host,
-            remedy="unset NCCL_DEBUG and NCCL_DEBUG_FILE where jobs run (PRB101 reports ranks that never connected)",
+            remedy="unset NCCL_DEBUG and NCCL_DEBUG_FILE in the jobs' environment. PRB101 reports ranks that never "
+            "connected",
         )

@@ -20,7 +20,7 @@ SHARE, FEW = 1e-6, 10  # of packets, as in NIC109; a link with fewer counts as h
     several=False,
 )
 def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
-    """Why: Counters run since the driver started, so they include errors of cables that were replaced long ago. Errors
+    """Why: Counters start with the driver, so they include errors of cables that were replaced long ago. Errors
     during the probe are current: a lost link, damaged packets, packets that were sent again. A collective hides a lost
     packet, but becomes slow.
 
@@ -33,8 +33,8 @@ def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
     On hosts with NPUs:
       hccn_tool -i 0 -stat -g
 
-    Fix: Clean or replace optics and cable. For packets sent again or out of sequence, check PFC and congestion on the
-    switches.
+    Fix: Clean or replace the optics and the cable. If packets were sent again or arrived out of sequence, check PFC and
+    congestion on the switches.
     """
     by_host: dict[str, list[PortCount]] = defaultdict(list)
     for port in link_counts.ports:
@@ -53,9 +53,9 @@ def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
 def _not_counted(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
     for host in (host.name for host in scribe.hosts):
         if why := link_counts.unknown.get(host):
-            yield scribe.unknown(f"{host}: port counters unknown: {why}", host=host)
+            yield scribe.unknown(f"{host}: the port counters are unknown: {why}", host=host)
         if host in link_counts.without:
-            yield scribe.skip(f"{host}: ports report no counters", host=host)
+            yield scribe.skip(f"{host}: the ports report no counters", host=host)
 
 
 def _counted(scribe: All, host: str, ports: Sequence[PortCount]) -> Iterator[Finding]:
@@ -68,8 +68,8 @@ def _counted(scribe: All, host: str, ports: Sequence[PortCount]) -> Iterator[Fin
             expected="none",
             found=told_of(port.errors),
             evidence=() if port.packets is None else (f"{port.packets} packets during the tests",),
-            remedy=f"run the probe again. If {port.port} counts errors again, clean or replace optics and cable at "
-            "both ends",
+            remedy=f"run the probe again. If {port.port} counts errors again, clean or replace the optics "
+            "and the cable at both ends",
             retest="preflight probe",
         )
     if not bad:

@@ -18,7 +18,7 @@ from preflight.rules.own_processes import Owner, owner
 
 _RANGE = "net.ipv4.ip_local_port_range"
 _OUTPUT_RULES = ("nft list ruleset", "iptables -S OUTPUT")
-_BETWEEN = "security groups of the cloud and ACLs of switches and routers"
+_BETWEEN = "the cloud's security groups and the ACLs of switches and routers"
 
 
 @cluster_check("PRB114", "Job and ephemeral port reachability", optional=("arrivals", "sockets"))
@@ -28,7 +28,7 @@ def port_reachability(
     arrivals: Mapping[str, Arrivals | None],
     sockets: Mapping[str, Sockets | None],
 ) -> Iterator[Finding]:
-    """Why: If a firewall closes a port, or another process holds it, no error appears. All ranks wait for a timeout,
+    """Why: If a firewall blocks a port, or another process holds it, no error appears. All ranks wait for a timeout,
     and its message points to a healthy host. Both gloo and NCCL listen on ports that the kernel chooses, so opening the
     master's port is not enough.
 
@@ -64,7 +64,7 @@ def _own_findings(scribe: All, attendance: Attendance, sockets: Sockets | None) 
     """Yield the findings of a host without the others: its absence, or the holders of its ports."""
     host = attendance.host
     if attendance.error:
-        yield scribe.unknown(f"{host}: took no part in the port rehearsal: {attendance.error}", host=host)
+        yield scribe.unknown(f"{host}: did not take part in the port rehearsal: {attendance.error}", host=host)
     reported_ports = {socket.local_port for socket in sockets.on_job_ports} if sockets else set()  # by PRT103
     holders: dict[str, list[Taken]] = defaultdict(list)
     for busy_port in attendance.taken:
@@ -77,11 +77,14 @@ def _own_findings(scribe: All, attendance: Attendance, sockets: Sockets | None) 
 def _busy(scribe: All, host: str, holder: str, busy_ports: Sequence[Taken]) -> Finding:
     pid, ports = busy_ports[0].pid, [busy_port.port for busy_port in busy_ports]
     other_run = owner(None, pid, busy_ports[0].process) is Owner.OTHER_RUN
-    remedy, command = "find the process as root", "ss -tanp"
+    show = f"ps -o pid,user,lstart,args -p {pid}"
+    remedy = "find the process that uses the port (only root can see it)"
+    commands: tuple[str, ...] = ("ss -tanp",)
     if pid and other_run:
-        remedy, command = "wait until the other preflight run has ended", f"ps -o pid,user,lstart,args -p {pid}"
+        remedy, commands = "wait until the other preflight run has ended", (show,)
     elif pid:
-        remedy, command = "stop the service of the process, or end the process", f"kill {pid}"
+        remedy = "check which service or job runs the process. If it is a leftover, end it"
+        commands = (show, f"kill {pid}")
     return (scribe.warn if other_run else scribe.bad)(
         f"{host}: {_port_words(scribe, ports)} {'is' if len(ports) == 1 else 'are'} held by {holder}",
         host=host,
@@ -89,7 +92,7 @@ def _busy(scribe: All, host: str, holder: str, busy_ports: Sequence[Taken]) -> F
         found=holder,
         culprit=None if other_run else _culprit("port held", host),
         remedy=remedy,
-        commands=(scribe.on(host, command),),
+        commands=tuple(scribe.on(host, command) for command in commands),
     )
 
 
@@ -130,16 +133,16 @@ def _lost(scribe: All, summary: str, visits: tuple[Visit, ...], ports: Iterable[
 
 
 def _cut_off(scribe: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:
-    nor = ", and none can connect to it" if both_ways else ""
+    nor = ", and no other host can connect to this host" if both_ways else ""
     return _lost(
         scribe,
         f"{source}: cannot connect to any of {len(visits)} other hosts{nor}",
         visits,
         host=source,
-        evidence=("other hosts can connect to these hosts",),
-        cause=f"address, route or firewall of {source}",
+        evidence=("other hosts can connect to the same hosts",),
+        cause=f"the address, a route or the firewall of {source}",
         culprit=_culprit("no connection succeeds", source),
-        remedy=f"check address, route and output rules of {source}, then {_BETWEEN}",
+        remedy=f"check the address, the routes and the output rules of {source}. Then check {_BETWEEN}",
         commands=tuple(scribe.on(source, command) for command in ("ip addr", "ip route", *_OUTPUT_RULES)),
     )
 
@@ -149,7 +152,7 @@ def _wall(scribe: All, wall: Wall, hosts: int) -> Finding:
     # No connection succeeds, and no other host tried.
     lone_sender = senders if wall.all_ports and len(senders) == 1 else ()
     subject = "the other host" if hosts == 2 else "other hosts"
-    objects = "any of its ports" if wall.all_ports else _ports(scribe, wall)
+    objects = "any tested port" if wall.all_ports else _ports(scribe, wall)
     remedy, commands = _remedy(scribe, wall.ephemeral)
     return _lost(
         scribe,
@@ -169,15 +172,15 @@ def _path(scribe: All, path: Path) -> Finding:
     host = path.target.host
     senders = [visit.source for visit in path.visits if visit.target == host]
     sources = folded(senders)
-    direction = "to and from" if path.both_ways else "from"
+    direction = "with" if path.both_ways else "from"
     return _lost(
         scribe,
-        f"{host}: connections {direction} {sources} fail, others succeed",
+        f"{host}: connections {direction} {sources} fail. Connections {direction} other hosts succeed",
         path.visits,
         host=host,
         peer=path.visits[0].source,
         cause=_other_listener(path.visits) or "the path between them, or a firewall rule for these senders",
-        remedy=f"check {_BETWEEN}, then route and output rules of {sources}",
+        remedy=f"check {_BETWEEN}. Then check the routes and the output rules of {sources}",
         commands=tuple(scribe.on(senders[0], command) for command in ("ip route", *_OUTPUT_RULES)),
         culprit=_culprit("port blocked on the way", host, *dict.fromkeys(senders)),
     )
@@ -200,12 +203,12 @@ def _port_words(scribe: All, ports: list[int]) -> str:
 def _cause(target: Attendance, visits: tuple[Visit, ...]) -> str:
     by = list(rejecting(visits))
     if by == [target.address]:
-        return "its own firewall rejects the connections"
+        return "the host's own firewall rejects the connections"
     if by:
-        return f"a router or firewall on the way ({', '.join(by[:4])}) rejects the connections"
+        return f"a router or firewall on the path ({', '.join(by[:4])}) rejects the connections"
     if How.REFUSED in hows(visits):
-        return "a firewall of the host or on the way resets the connections (REJECT), although the port is open"
-    return _other_listener(visits) or "a firewall of the host or on the way drops the connections"
+        return "a firewall on the host or on the path resets the connections (REJECT), although the port is open"
+    return _other_listener(visits) or "a firewall on the host or on the path drops the connections"
 
 
 def _other_listener(visits: tuple[Visit, ...]) -> str:
@@ -219,11 +222,11 @@ def _remedy(scribe: All, ephemeral: bool) -> tuple[str, tuple[str, ...]]:
     cluster = scribe.cluster
     ports = f"the ephemeral ports ({_RANGE})" if ephemeral else "the job's ports"
     if ephemeral and not cluster.listens_anywhere:
-        return f"open {ports} between the hosts, or use hccl (gloo and nccl listen on ephemeral ports)", ()
+        return f"open {ports} between the hosts, or use hccl. Only gloo and nccl listen on ephemeral ports", ()
     if cluster.firewall is FirewallPolicy.LEAVE:
-        opening = f"open {ports} between the hosts in the firewall, which the inventory leaves alone"
-        return f"{opening}. If they are open, check {_BETWEEN}", ()
-    opening = f"open {ports} between the hosts. If nothing has to be opened, check {_BETWEEN}"
+        opening = f"open {ports} between the hosts in the firewall, which preflight does not manage"
+        return f"{opening}. If the ports are already open, check {_BETWEEN}", ()
+    opening = f"open {ports} between the hosts. If the ports are already open, check {_BETWEEN}"
     return opening, ("preflight configure-firewall",)
 
 

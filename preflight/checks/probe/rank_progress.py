@@ -62,17 +62,18 @@ def rank_progress(
     """Why: A collective needs every rank. If one rank hangs, all others wait until a timeout, and the error message
     points to a rank that waited.
 
-    Result: FAIL for hung ranks, with the last stage that each completed. The stages are spawned, python, torch,
+    Result: FAIL for hung ranks, with the last stage that each rank completed. The stages are spawned, python, torch,
     backend, device, store, peers, communicator, warm-up, iteration, values and closed. If all ranks stopped at the same
-    stage, tests with other partners identify the culprit. It can be a device or host that fails with two healthy
-    partners, a link or a rail. It can also be groups that do not reach each other, or the number of hosts at which
-    tests begin to fail. Known facts about the culprit are the cause, and failures that follow from it are evidence.
+    stage, tests with other partners identify the culprit. The culprit can be a device or host that fails with two
+    healthy partners, a link or a rail. It can also be groups of hosts that cannot reach each other. If tests fail only
+    with many hosts, the finding has their number. Known facts about the culprit are reported as the cause, and failures
+    that follow from it as evidence.
 
-    Check manually: Read the job's log of the hung rank, not of the rank that reported the timeout.
+    Check manually: Read the job log of the hung rank, not of the rank that reported the timeout.
 
-    Fix: If the rank stopped before device, check the software on the host. If it stopped before store, check the route,
-    firewall or port of the first rank. For communicator, check the device's address, link and TLS switch. For
-    iteration, check the fabric.
+    Fix: If the rank stopped before the device stage, check the software on the host. Before the store stage, check the
+    route, the firewall and the port of the first rank. Before the communicator stage, check the device's address, link
+    and TLS switch. Before the iteration stage, check the fabric.
     """
     if not observations:
         yield scribe.unknown("the probe returned no results")
@@ -93,10 +94,10 @@ def _cut_off(scribe: All, observations: Sequence[Observation]) -> Iterator[Findi
     busy = {view.member.host: view for observation in observations for view in filter(_was_busy, observation.ranks)}
     for host, view in busy.items():
         yield scribe.unknown(
-            f"{host}: the budget ran out {activity(view.stage)}: {view.error}",
+            f"{host}: stopped {activity(view.stage)}, because the budget ran out: {view.error}",
             host=host,
             evidence=view.logs,
-            remedy="run the probe without --budget, which gives the host a minute to start, or with a larger one",
+            remedy="run the probe with a larger budget, or without --budget. Without it, a host has a minute to start",
         )
 
 
@@ -108,7 +109,7 @@ def _not_run(scribe: All, observations: Sequence[Observation], limit: TimeLimit 
     not_run = [observation for observation in observations if observation.test.outcome is TestOutcome.NOT_RUN]
     ids = [observation.test.id for observation in not_run if not any(map(_was_busy, observation.ranks))]
     if ids:
-        spent = f" in the budget of {limit.budget:.0f} s. {short_budget.enough(limit)}" if limit else ""
+        spent = f" within the budget of {limit.budget:.0f} s. {short_budget.enough(limit)}" if limit else ""
         yield scribe.unknown(
             f"{counted(len(ids), 'test')} did not run{spent}",
             evidence=(f"tests {', '.join(ids[:8])}",),
@@ -121,7 +122,10 @@ def _more_time(limit: TimeLimit | None) -> Details:
     if limit is None:
         return {}
     enough = f"{limit.enough:.0f}"
-    return {"remedy": f"give the probe {enough} s", "commands": (f"preflight probe --budget {enough}s",)}
+    return {
+        "remedy": f"run the probe with a budget of {enough} s",
+        "commands": (f"preflight probe --budget {enough}s",),
+    }
 
 
 @dataclass(frozen=True)
@@ -327,7 +331,8 @@ def _progress(suspect: _Suspect) -> str:
     if straggler.stage == "none" or views[0].end is End.LOST:
         tested = {view.member.place for view in first.ranks if view.member.host == member.host}
         number = len(straggler.places | tested)
-        return f"{member.host}: {'its rank' if number == 1 else f'its {number} ranks'} {end}"
+        ranks = {1: "the only rank", 2: "both ranks"}.get(number, f"all {number} ranks")
+        return f"{member.host}: {ranks} {end}"
     if len(views) == 1 and suspect.culprit.kind == "device":
         # The rank within a pair is not that of a job.
         rank = "" if first.test.scope is Scope.PAIR else f" (rank {member.rank})"
@@ -339,7 +344,7 @@ def _contrast(results: ProbeResults, suspect: _Suspect) -> str:
     """Return the partners that pass with others, or the ranks that waited for the suspect."""
     partner_places = partners(suspect.culprit.one, results.tests) if suspect.culprit.proven else []
     if len(partner_places) > 1:
-        return f"Its partners {' and '.join(partner_places[:3])} pass with others"
+        return f"Its partners {' and '.join(partner_places[:3])} pass with other partners"
     first = suspect.straggler.seen[0]
     members = suspect.straggler.members.union(view.member for view in kept_waiting(first))
     return waiting(first, [view for view in first.ranks if view.member not in members])
@@ -400,7 +405,7 @@ def _many_pairs(results: ProbeResults, stops: Sequence[Stop]) -> Finding:
         unproven("group", sorted(places), failures, failures[0].test.outcome),
         replace(
             _symptom(results, failures, first.stage),
-            summary=f"{len(stops)} pairs of devices stopped together, so the culprit cannot be identified",
+            summary=f"both devices of {len(stops)} pairs stopped, so the culprit cannot be identified",
             found=_last(", ".join(dict.fromkeys(stop.stage for stop in stops))),
             details=[
                 f"{' with '.join(sorted(stop.places))} ({', '.join(stop.ids[:8])}), {_last(stop.stage)}"
@@ -415,7 +420,7 @@ def _stop_findings(results: ProbeResults, stop: Stop, neighbours: Sequence[str])
     first = stop.seen[0]
     details = (*evidence(results.scribe.cluster, first, first.ranks), f"tests {', '.join(stop.ids[:8])}", *neighbours)
     later = passed_later(stop, results.observations)
-    once = f". They passed when tested again ({later})" if later else ""
+    once = f". A later test of the same ranks passed ({later})" if later else ""
     if len(stop.members) == 2:
         yield from _pair_findings(results, stop, details, once)
         return
@@ -428,7 +433,7 @@ def _stop_findings(results: ProbeResults, stop: Stop, neighbours: Sequence[str])
             summary=f"all {len(stop.members)} ranks stopped {activity(stop.stage)}. They waited for one another "
             f"{found_at(first.ranks[0])}{once}",
             details=details,
-            cause=": ".join(filter(None, ("common to all ranks", symptom.cause))),
+            cause=": ".join(filter(None, ("a problem that all ranks share", symptom.cause))),
         ),
     )
 
@@ -455,9 +460,9 @@ def _end_finding(
         unproven("link", (member.place, peer.place), stop.seen, stop.seen[0].test.outcome),
         replace(
             symptom,
-            summary=f"{place(member.place)} and {peer.place} stopped together {activity(stop.stage)}{once}",
+            summary=f"{place(member.place)} and {peer.place} both stopped {activity(stop.stage)}{once}",
             details=details,
-            cause=symptom.cause or "either end, or the path between them",
+            cause=symptom.cause or "one of the two ends, or the path between them",
         ),
         Outcome.WARN if once else Outcome.FAIL,
     )
@@ -477,7 +482,7 @@ def _trouble(view: RankView) -> str:
         End.EXITED: "left without a word",
         End.UNBORN: "never started",
     }
-    return endings.get(view.end or End.OVERDUE, f"{'failed' if view.error else 'stuck'} {found_at(view)}")
+    return endings.get(view.end or End.OVERDUE, f"{'failed' if view.error else 'stuck'} {found_at(view, noun='')}")
 
 
 def _stage(observation: Observation, stage: str) -> str:
@@ -499,11 +504,12 @@ def _meaning(cluster: Cluster, observation: Observation, stage: str, errors: Ite
 def _commands(scribe: All, error_meaning: Meaning, observation: Observation, member: Member) -> tuple[str, ...]:
     """Return the commands of the remedy for a rank, as typed on this machine."""
     address, _, port = observation.meeting.place.rpartition(":") if observation.meeting else ("", "", "")
-    return tuple(
+    on_host = (
         scribe.on(member.host, command.format(device=member.device, rendezvous=f"{address} {port}"))
         for command in error_meaning.commands
         if port.isdigit() or "{rendezvous}" not in command
     )
+    return (*on_host, *error_meaning.explanations)
 
 
 def _end(view: RankView) -> str:
@@ -511,7 +517,7 @@ def _end(view: RankView) -> str:
     error = first_line(view)
     end = {
         End.EXITED: "exited without an error message",
-        End.KILLED: "died from a signal",
+        End.KILLED: "was killed by a signal",
         End.LOST: "failed",
         End.UNBORN: "did not start",
     }.get(view.end or End.OVERDUE, "failed" if error else "hung")

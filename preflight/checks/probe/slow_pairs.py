@@ -99,22 +99,22 @@ def link_bandwidth(
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
-    """Why: A collective is as slow as its slowest link. A port that came up at a lower speed, or loses packets, slows
-    every job and fails none.
+    """Why: A collective is as slow as its slowest link. If a port came up at a lower speed or loses packets,
+    every job is slow, and no job fails.
 
     Result: Pairs along a rail are compared with their own median bandwidth. WARN below 93 % of the median, unless
     healthy pairs vary as much. FAIL below 80 %, or below half of the slowest healthy pair, if the pair is slow in a
     second round, too. If measurements of one pair vary by more than that, the machines are busy and only larger
-    differences count. The culprit is a device or host that is slow with partners which are fast elsewhere. It is
-    reported with its direction, if that is known. Without a culprit, the pair is reported. WARN with a list of the slow
-    pairs if half of the pairs are slow and no culprit is identified.
+    differences count. The culprit is a device or host that is slow with partners which are fast with other partners.
+    If only one direction is slow, the finding has it. Without a culprit, the finding is about the pair. WARN with a
+    list of the slow pairs if half of the pairs are slow and no culprit is identified.
 
     Check manually:
       hccn_tool -i 0 -speed -g
       hccn_tool -i 0 -stat -g
       preflight probe --scope pair
 
-    Fix: Check cable, optical module and switch port, and speed and flow control at both ends.
+    Fix: Check the cable, the optical module and the switch port. Compare the speed and the flow control of both ends.
     """
     results = ProbeResults(scribe, observations, causes)
     culprits = named(located, TestOutcome.SLOW)
@@ -145,7 +145,7 @@ def _not_compared(results: ProbeResults) -> Finding:
     # Each pair is tested in both orders.
     pairs = {_pair(test) for test in results.tests.values() if test.scope is Scope.PAIR}
     if sum(map(_is_along_a_rail, pairs)) < FEWEST:
-        return results.scribe.skip(f"fewer than {FEWEST} pairs along the rails, so there is no median to compare with")
+        return results.scribe.skip(f"a comparison needs at least {FEWEST} pairs along the rails")
     return results.scribe.unknown(f"fewer than {FEWEST} pairs along the rails returned a bandwidth")
 
 
@@ -172,13 +172,13 @@ def _slow_together(results: ProbeResults, culprits: Sequence[Named]) -> Iterator
     healthy = [
         speed for _, speed, test in _both_ways(results.observations) if test.outcome is TestOutcome.PASS and speed
     ]
-    least = f", slowest healthy pair {min(healthy):.2f} GB/s" if healthy else ""
+    least = f" (slowest healthy pair: {min(healthy):.2f} GB/s)" if healthy else ""
     hosts = sorted(hosts_of(together.places))
     yield results.scribe.warn(
-        f"all {len(together.members)} ranks together are slow: {together.busbw_GBps or 0:.2f} GB/s{least}",
-        cause="the uplinks and spines, or the algorithm of HCCL or NCCL for so many ranks",
+        f"all {len(together.members)} ranks together reach only {together.busbw_GBps or 0:.2f} GB/s{least}",
+        cause="the uplinks or spine switches, or the algorithm that HCCL or NCCL uses for this many ranks",
         evidence=(f"test {together.id}",),
-        remedy="check load and errors of the uplinks, then probe half of the hosts",
+        remedy="check the load and the errors of the uplinks, then probe half of the hosts",
         commands=(command(results.scribe, hosts[: (len(hosts) + 1) // 2], Scope.ALL),),
     )
 
@@ -196,12 +196,13 @@ def _unlike(results: ProbeResults, bandwidths: Mapping[_Pair, float], peers: Usu
     (_, lowest), (_, highest) = ranked[0], ranked[-1]
     if lowest < SLOW_FAIL * steady * highest:  # else the machines are busy, and a pair differs as much from itself
         yield results.scribe.warn(
-            f"pairs along the rails reach {lowest:.2f} to {highest:.2f} GB/s, so no median shows the slow ones",
+            f"pairs along the rails reach {lowest:.2f} to {highest:.2f} GB/s, so the median does not tell slow pairs "
+            "from healthy pairs",
             expected="pairs with a similar bandwidth",
             found=f"{lowest:.2f} to {highest:.2f} GB/s",
             evidence=tuple(f"{first} with {second}: {speed:.2f} GB/s" for (first, second), speed in ranked),
-            cause="several pairs are slow, or the rails are of different kinds",
-            remedy="check cable, optical module and switch port of the slowest pair",
+            cause="several pairs are slow, or the rails have different hardware",
+            remedy="check the cables, the optical modules and the switch ports of the slowest pair",
             commands=_port_queries(results.scribe, ranked[0][0], "speed"),
         )
 
@@ -260,7 +261,7 @@ def _problem(culprit: Named, pairs: int) -> tuple[str, str]:
     """Return the problem and its likely cause, in words."""
     members = culprit.one.members
     if culprit.kind == "link":
-        cause = "the path between them" if culprit.proven else "either end, or the path between them"
+        cause = "the path between them" if culprit.proven else "one of the two ends, or the path between them"
         return f"{place(members[0])} and {members[1]} are slow together", cause
     if culprit.kind == "group":
         return f"{pairs} pairs are slow, and the culprit cannot be identified", ""
@@ -305,16 +306,19 @@ def _slow(
         expected=f"about {peers.median} GB/s" if peers.median else "",
         found=f"{worst:.2f} GB/s" if worst is not None else "",
         details=_measurements(results, culprit, speeds),
-        remedy="read the port's error counters" if counters else "check cable, optical module and switch port",
+        remedy="read the port's error counters"
+        if counters
+        else "check the cable, the optical module and the switch port",
         commands=counters,
     )
     return culprit_finding(results, culprit, symptom, Outcome.FAIL if is_failure else Outcome.WARN)
 
 
 def _figures(culprit: Named, worst: float, peers: _Peers) -> str:
-    """Return `: 1.80 GB/s, median pair 10.00 GB/s`, to be added to the problem."""
-    median = f", median pair {peers.median} GB/s" if peers.median else ""
-    return f"{': ' if culprit.kind == 'link' or culprit.single else '. Slowest pair '}{worst:.2f} GB/s{median}"
+    """Return `: 1.80 GB/s (median pair: 10.00 GB/s)`, to be added to the problem."""
+    median = f" (median pair: {peers.median} GB/s)" if peers.median else ""
+    begin = ": " if culprit.kind == "link" or culprit.single else ". The slowest pair reaches "
+    return f"{begin}{worst:.2f} GB/s{median}"
 
 
 def _counters(results: ProbeResults, culprit: Named) -> tuple[str, ...]:

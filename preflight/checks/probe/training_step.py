@@ -20,7 +20,7 @@ def training_step(
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
-    """Why: If replicas of a model drift apart, no error appears, but the job learns worse. The probe trains a small
+    """Why: If replicas of a model drift apart, no error appears, but the model trains worse. The probe trains a small
     model for a few steps under DistributedDataParallel. All ranks must have the same parameters, bit by bit. One
     process with the same batches must have them, too.
 
@@ -28,7 +28,7 @@ def training_step(
 
     Check manually: Compare the parameters' checksums of all ranks of a job after a few steps.
 
-    Fix: Take the identified device out of jobs. If ranks differ in the last bits only, make HCCL deterministic in the
+    Fix: Exclude the identified device from jobs. If ranks differ in the last bits only, make HCCL deterministic in the
     jobs' environment.
       export HCCL_DETERMINISTIC=true
     """
@@ -77,13 +77,14 @@ def _wrong_parameters(results: ProbeResults, located: Sequence[Located] | None) 
     for place, tests in sources.items():
         (member, first), *_ = tests
         yield scribe.bad(
-            f"{member.host}: device {member.device} (rank {member.rank}) trains with wrong results",
+            f"{member.host}: device {member.device} (rank {member.rank}) computes wrong parameters in the training "
+            "step",
             host=member.host,
             device=member.device,
-            expected="the parameters of all other ranks",
-            found=f"other parameters, as seen by {counted(len(_wrong_views(first)), 'rank')}",
+            expected="the same parameters as on all other ranks",
+            found=f"different parameters, detected by {counted(len(_wrong_views(first)), 'rank')}",
             evidence=_evidence(_wrong_views(first)),
-            remedy="take the device out of jobs, then test it alone",
+            remedy="exclude the device from jobs, then test it alone",
             commands=(command(scribe, [member.host], Scope.DEVICE),),
             culprit=Culprit("device", (place,), tuple(observation.test.id for _, observation in tests), _TROUBLE),
         )
@@ -96,14 +97,14 @@ def _without_source(results: ProbeResults, located: Sequence[Located] | None) ->
     culprits = [
         culprit for culprit in named(located, TestOutcome.WRONG_DATA) if results.tests.keys() & set(culprit.one.tests)
     ]
-    summary, remedy = "the training step ends with wrong parameters", "compare versions on all hosts"
+    summary, remedy = "the training step ends with wrong parameters", "compare the versions on all hosts"
     for culprit in culprits:
         symptom = Symptom(_TROUBLE, remedy=remedy, details=(summary, *_evidence(views)))
         yield culprit_finding(results, culprit, symptom)
     if not culprits:
         yield results.scribe.bad(
             f"{summary} on {len(views)} of {len(results.observations[0].ranks)} ranks",
-            expected="the parameters of a single process",
+            expected="the same parameters as in a single process",
             evidence=_evidence(views),
             remedy=remedy,
         )
@@ -119,6 +120,6 @@ def _drifting(scribe: All, steps: Iterable[Observation]) -> Iterator[Finding]:
                 expected="the same bits on all ranks",
                 cause="all_reduce adds in a different order on each rank",
                 evidence=tuple(view.member.place for view in drifting[:5]),
-                remedy="set HCCL_DETERMINISTIC=true in jobs that need identical replicas",
+                remedy="set HCCL_DETERMINISTIC=true in the environment of jobs that need identical replicas",
             )
             return

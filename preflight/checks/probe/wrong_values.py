@@ -15,7 +15,7 @@ _NO_COLLECTIVE = ("init", "close", "training_step")  # PRB113 judges the last on
 _SHOWN = 5  # results that a finding lists as evidence
 _TROUBLE = "wrong data"
 _EXPECTED = "0 wrong values"
-_REMEDY = "take the device out of jobs, then probe it with another partner"
+_REMEDY = "exclude the device from jobs, then test it with another partner"
 
 
 @dataclass
@@ -43,7 +43,7 @@ def collective_values(
     Check manually: No vendor tool compares values. Run the probe again.
       preflight probe
 
-    Fix: Take the identified device out of jobs. Run the probe again with another partner before you replace the device.
+    Fix: Exclude the identified device from jobs. Test it with another partner before you replace it.
     """
     collectives = [observation for observation in observations if _is_collective(observation)]
     if all(map(_is_alone, observations)) and any(map(_has_run, observations)):
@@ -79,7 +79,7 @@ def _leftovers(scribe: All, collectives: Sequence[Observation]) -> Iterator[Find
     evidence = [_line(observation, view) for observation in collectives for view in _receivers(observation)]
     if evidence:
         yield scribe.unknown(
-            "there are wrong values, but only in tests that failed or hung (PRB101)",
+            "wrong values appeared only in tests that failed or hung (PRB101)",
             evidence=tuple(evidence[:_SHOWN]),
         )
 
@@ -180,7 +180,7 @@ def _unknown_sources(scribe: All, unexplained: Iterable[Observation]) -> Iterato
             expected=_EXPECTED,
             found=f"wrong values on all ranks in {counted(len(everywhere), 'test')}",
             evidence=tuple(everywhere[:_SHOWN]),
-            remedy="test the devices in pairs, then compare versions on all hosts",
+            remedy="test the devices in pairs, then compare the versions on all hosts",
             commands=(command(scribe, (), Scope.PAIR),),
         )
     for (host, device), evidence in by_receiver.items():
@@ -191,7 +191,7 @@ def _unknown_sources(scribe: All, unexplained: Iterable[Observation]) -> Iterato
             expected=_EXPECTED,
             found=f"wrong values in {counted(len(evidence), 'result')}",
             evidence=tuple(evidence[:_SHOWN]),
-            remedy="run the probe again. If only this device is wrong again, it receives wrongly. If all devices are, "
-            "check what they share",
+            remedy="run the probe again. If only this device receives wrong values again, exclude it from jobs. If all "
+            "devices do, check what they share",
             commands=(command(scribe, (), Scope.ALL),),
         )

@@ -81,7 +81,7 @@ def culprit_finding(results: ProbeResults, culprit: Named, symptom: Symptom, out
     explanation = _explanation(results, fault, alone=symptom.alone)
     summary = symptom.summary or sentence(culprit)
     if _is_reported(culprit, explanation):
-        return scribe.skip(f"{summary}. Explained by {explanation.words}", host=subject.get("host"))
+        return scribe.skip(f"{summary}. Another finding explains this: {explanation.words}", host=subject.get("host"))
     outcome = outcome or (Outcome.WARN if culprit.intermittent else Outcome.FAIL)
     retest = command(scribe, *_smallest_group(culprit, results.tests), results.backend(fault))
     proof = evidence(fault, results.tests) if culprit.proven else ()

@@ -12,9 +12,9 @@ from preflight.diagnose.types import Role, Sign, Weight
 from preflight.facts.error_meanings import Meaning, meaning
 
 _PROGRAM = "correct the program or its settings. No device, host or link is at fault"
-_OPERATOR = "check the operator's input (shape, type, range), then the device's health (NPU113)\nnpu-smi info"
+_OPERATOR = "check the operator's input (shape, type, range). Then check the device's health (NPU113)\nnpu-smi info"
 _COMPILER = "correct the network or its input. If the operator should support it, report it to the framework"
-_PLOG = "read the first ERROR line in the plog of that process (~/ascend/log/debug/plog)"
+_PLOG = "read the first ERROR line in the plog of the process (~/ascend/log/debug/plog)"
 _RESTART = "check the device's health and the kernel log. Then restart the device or the host"
 _HEALTH = "\nnpu-smi info\ndmesg"
 _MODULES = {  # the code's second character: cause, next step
@@ -45,7 +45,7 @@ _MODULES = {  # the code's second character: cause, next step
     "Z": ("an operator failed on the device", _OPERATOR),
 }
 _VISIBLE = "compare DEVICE_ID and ASCEND_RT_VISIBLE_DEVICES with the host's devices (ENV107)\nnpu-smi info -m"
-_HELD = "find and end the process that holds the device (NPU114, NPU118)\nnpu-smi info"
+_HELD = "find the process that holds the device. If it is a leftover, end it (NPU114, NPU118)\nnpu-smi info"
 _SYNC = (
     "find the rank that stopped or logged no error (PRB101). Raise HCCL_EXEC_TIMEOUT only if all ranks were still "
     "computing"
@@ -117,14 +117,14 @@ SIGNS = (
         "npu-memory",
         Role.OWN,
         ("may be other processes occupying this card",),
-        "the device is out of memory, because another process uses it",
+        "the device's memory is full, because another process uses it",
         _HELD,
     ),
     Sign(
         "npu-memory",
         Role.OWN,
         ("halMemAlloc failed",),
-        "the device is out of memory: this process or another one uses it",
+        "the device's memory is full: this process or another one uses it",
         _HELD,
         weight=Weight.SYMPTOM,
     ),
@@ -132,7 +132,7 @@ SIGNS = (
         "npu-memory",
         Role.OWN,
         ("NPU out of memory",),
-        "the device is out of memory: this process or another one on that device uses it",
+        "the device's memory is full: this process or another one on the device uses it",
         _HELD,
     ),
     Sign(

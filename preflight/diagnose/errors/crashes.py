@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from preflight.diagnose.types import Role, Sign, Weight
 
-_OWN_LOG = "read the last log lines of that process"
+_OWN_LOG = "read the last log lines of the process"
 FAULTS = (
     "run the program with python -X faulthandler, which prints the failing line. Also compare package versions across "
     "the hosts (VER103)"

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 from preflight.diagnose.types import Role, Sign, Weight
 
-_FULL = "the GPU is out of memory: this process or another one on that GPU uses it"
-_SMALLER = "end other processes on that GPU (GPU108). If there are none, use a smaller batch\nnvidia-smi"
+_FULL = "the GPU's memory is full: this process or another one on the GPU uses it"
+_SMALLER = (
+    "find other processes on the GPU, and end leftovers (GPU108). If there are none, use a smaller batch\nnvidia-smi"
+)
 _RESET = "check the GPU's errors, then reset it (GPU103, GPU104)\ndmesg | grep Xid\nnvidia-smi -q -d ECC,ROW_REMAPPER"
 _BLOCKING = "run the program with CUDA_LAUNCH_BLOCKING=1, so that the traceback shows the failing line"
 _LINES = f"{_BLOCKING}. Also check the kernel log for Xid errors\ndmesg | grep Xid"
-_VISIBLE = "compare CUDA_VISIBLE_DEVICES and the ranks of each host with its GPUs (GPU101)\nnvidia-smi -L"
+_VISIBLE = "compare CUDA_VISIBLE_DEVICES and the ranks on each host with the host's GPUs (GPU101)\nnvidia-smi -L"
 _DRIVER = "update the driver, or install a torch build for an older CUDA (VER114)"
 _BUSY = "another process holds the GPU, or its compute mode is exclusive or prohibited"
 _FIND_HOLDER = "check the processes and the compute mode of that GPU (GPU108)\nnvidia-smi"
@@ -39,8 +41,8 @@ _MESSAGES = (
         "a GPU kernel of the program found an index or value out of range",
         _BLOCKING,
     ),
-    ("unspecified launch failure", "gpu-launch", "a GPU kernel died while it ran", _LINES),
-    ("hardware stack error", "gpu-launch", "a GPU kernel died while it ran (hardware stack error)", _LINES),
+    ("unspecified launch failure", "gpu-launch", "a GPU kernel crashed", _LINES),
+    ("hardware stack error", "gpu-launch", "a GPU kernel crashed (hardware stack error)", _LINES),
     ("the launch timed out", "gpu-launch", "a GPU kernel ran longer than the display driver allows", _LINES),
     (
         "system not yet initialized",
@@ -63,7 +65,7 @@ _MESSAGES = (
     (
         "no CUDA-capable device",
         "gpu-missing",
-        "the process finds no GPU: check the driver, the container and CUDA_VISIBLE_DEVICES",
+        "the driver, the container or CUDA_VISIBLE_DEVICES hides all GPUs from the process",
         "list the GPUs where the job runs (GPU101). For containers use docker run --gpus all\nnvidia-smi -L",
     ),
     (

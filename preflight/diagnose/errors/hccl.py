@@ -165,7 +165,7 @@ SIGNS = (
         Role.OWN,
         ("AI CPU operator execution time out",),
         "an operator on the device's AI CPU timed out",
-        "check the device's health (NPU113), then that operator\nnpu-smi info",
+        "check the device's health (NPU113), then check the operator\nnpu-smi info",
     ),
     Sign(
         "ipc-memory",
@@ -192,14 +192,14 @@ SIGNS = (
         "p2p-timeout",
         Role.WAIT,
         ("connected p2p timeout",),
-        "a device on the same host was not ready in time: its rank died or is late, or their link is closed",
+        "a device on the same host was not ready in time: its rank died or is late, or the link between them is down",
         "check the other rank, then the links inside the host (NPU124, PRB101)",
     ),
     Sign(
         "p2p-timeout",
         Role.WAIT,
         ("Wait timeout for get P2P status",),
-        "a device on the same host was not ready in time: its rank died or is late, or their link is closed",
+        "a device on the same host was not ready in time: its rank died or is late, or the link between them is down",
         "check the other rank, then the links inside the host (NPU124, PRB101)",
     ),
     _code("EI0006", "SocketEstab]", "get socket timeout"),
@@ -237,6 +237,6 @@ LATE = Sign(
     Role.OWN,
     (),
     "a rank started after the others' timeout, because it downloads or compiles first, or because its host is slow",
-    "copy data and caches to all hosts before the start (HST113) and check that host's load (HST116). Otherwise raise "
+    "copy data and caches to all hosts before the start (HST113) and check the host's load (HST116). Otherwise raise "
     "HCCL_CONNECT_TIMEOUT",
 )

@@ -186,8 +186,8 @@ SIGNS = (
         "nvidia-container",
         Role.OWN,
         ("Failed to initialize NVML: Unknown Error",),
-        "the container lost access to the GPUs, usually after systemctl daemon-reload",
-        "restart the container, and pass the devices with --device",
+        "the container lost access to its GPUs, usually after systemctl daemon-reload",
+        "restart the container with the GPUs passed by --device",
     ),
 )
 

@@ -88,7 +88,7 @@ SIGNS = (
         Role.ENDED,
         ("death signal, shutting down workers",),
         "torchrun was stopped from outside by a signal, and stopped its workers. No rank is the culprit",
-        "find what stopped it: a scheduler, a user, a limit or the failure of another node",
+        "find what stopped torchrun: a scheduler, a user, a limit or the failure of another node",
     ),
     Sign("engine-died", Role.WAIT, ("EngineDeadError",), "the engine process had died", _ENGINE),
     Sign("engine-died", Role.WAIT, ("ngine core initialization failed",), "a worker of the engine had failed", _ENGINE),

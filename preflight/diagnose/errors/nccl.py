@@ -13,10 +13,10 @@ _SHM = (
 )
 _SHM_FULL = "shared memory (/dev/shm) is full or too small"
 _NIC = (
-    "set NCCL_SOCKET_IFNAME so that it matches one NIC on every host (HST117). It is a prefix, and =eth0 matches "
-    "exactly\nip -brief address"
+    "set NCCL_SOCKET_IFNAME so that it matches one NIC on every host (HST117). The value is a prefix, and =eth0 "
+    "matches exactly\nip -brief address"
 )
-_PORTS = "open all TCP ports between the hosts (PRB114, FWL104). Also check that NCCL uses the right NIC (HST117)"
+_PORTS = "open all TCP ports between the hosts (PRB114, FWL104). Also check that NCCL uses the intended NIC (HST117)"
 _FABRIC = (
     "check that the fabric manager is active, enabled and of the driver's version (GPU112, GPU113, GPU114)\n"
     "systemctl status nvidia-fabricmanager\nnvidia-smi -q | grep -A2 Fabric"
@@ -28,7 +28,7 @@ _UNREACHED = "RDMA packets got no reply: the two NICs cannot reach each other, e
 _MTU = "the two HCAs have different MTUs"
 _COMPARE_MTU = "compare active_mtu and the NIC's MTU on both hosts (RDM106)\nibv_devinfo"
 _PEER_CLOSED = "the peer closed the connection because its process ended"
-_PEER_LOG = "read the peer's log"
+_PEER_LOG = "read the log of the peer"
 _HUNG = "torch's watchdog hung in a CUDA or NCCL call: another rank did not join, or this GPU does not respond"
 _STOPPED_FIRST = "find the rank that stopped first, and check the kernel log (PRB101)\ndmesg | grep Xid"
 _WARN = "set NCCL_DEBUG=WARN and run the job again"
@@ -343,14 +343,14 @@ SIGNS = (
         Role.WAIT,
         ("ncclRemoteError",),
         _REMOTE,
-        "read that rank's log",
+        "read the log of the other rank",
     ),
     Sign(
         "nccl-remote",
         Role.WAIT,
         ("remote process exited or there was a network error",),
         _REMOTE,
-        "read that rank's log",
+        "read the log of the other rank",
     ),
     Sign(
         "nccl-usage",

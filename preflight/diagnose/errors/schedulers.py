@@ -56,7 +56,7 @@ SIGNS = (
         Role.ENDED,
         ("CANCELLED", "DUE TO NODE FAIL"),
         "Slurm lost a node of the job. This line does not name it",
-        "find the node with sinfo or in slurmctld's log. Then read its console and kernel log\nsinfo -R",
+        "find the node with sinfo or in the slurmctld log. Then read its console and kernel log\nsinfo -R",
     ),
     Sign(
         "node-failed",
@@ -66,13 +66,13 @@ SIGNS = (
             "DUE TO NODE ",
         ),
         "Slurm ended the job because of a node",
-        "find the node with sinfo or in slurmctld's log\nsinfo -R",
+        "find the node with sinfo or in the slurmctld log\nsinfo -R",
     ),
     Sign(
         CANCELLED,
         Role.HINT,
         (" CANCELLED AT ",),
-        "the job was cancelled by its user, or after a task failed",
+        "the user cancelled the job, or it was cancelled after a task failed",
         "read the state and exit code of each step with sacct -j and the job's id",
         pattern=r"\*\*\* (?:JOB|STEP) \S{1,40} ON \S{1,253} CANCELLED AT (?:\S{1,40} )?"
         r"(?:DUE TO JOB REQUEUE |DUE to SIGNAL [\w ]{1,40} )?\*\*\*",

@@ -8,13 +8,13 @@ _STORE = (
 )
 _LOOPBACK = "correct the host's own name in /etc/hosts (HST104), or set GLOO_SOCKET_IFNAME (HST118)"
 _ANNOUNCED = "a host announced a loopback address to the others, because its own name resolves to it or not at all"
-_LISTENER = "end the process that listens on the port (PRT103)\nss -ltnp"
+_LISTENER = "find the process that listens on the port. If it is a leftover, end it (PRT103)\nss -ltnp"
 _TAKEN = "the port to listen on is already in use"
 _SMALL = "shared memory (/dev/shm) is too small for the data loader"
 _RAISE = "make /dev/shm larger. In a container, use docker's --shm-size (HST115)\ndf -h /dev/shm"
 _NOT_JOINED = "find the ranks that did not join (PRB101)"
 IGNORED = "ignored"  # an exception while Python cleans up; the traceback follows
-_WORDS = "read that rank's log"
+_WORDS = "read the log of the other rank"
 
 SIGNS = (
     Sign("gloo-retry", Role.NOISE, ("failed to connect, willRetry=1",)),
@@ -25,7 +25,7 @@ SIGNS = (
         Role.ENDED,
         ("SignalException: Process", "got signal: "),
         "torchrun was stopped from outside by a signal, and stopped its workers. No rank is the culprit",
-        "find what stopped it: a scheduler, a user, a limit or the failure of another node",
+        "find what stopped torchrun: a scheduler, a user, a limit or the failure of another node",
     ),
     Sign("broken-pipe", Role.NOISE, ("BrokenPipeError",)),
     Sign("family", Role.NOISE, ("[c10d]", "errno: 97")),
@@ -77,8 +77,8 @@ SIGNS = (
         "gloo-wait",
         Role.WAIT,
         ("unbound_buffer.cc", "imed out"),
-        "timeout: another rank sent nothing",
-        "find the rank that this one waited for (PRB101)",
+        "a timeout expired because another rank sent no data",
+        "find the rank that this rank waited for (PRB101)",
     ),
     Sign(
         "desync",
@@ -116,7 +116,7 @@ SIGNS = (
         "nan-loss",
         Role.OWN,
         ("ound NaN in ",),
-        "a value is not a number (NaN): the training diverged, or a device computes wrong results",
+        "a value is NaN: the training diverged, or a device computes wrong results",
         "if it happens again on the same device, test that device\npreflight probe --scope host",
     ),
     Sign(
@@ -137,7 +137,7 @@ SIGNS = (
         "store-clients",
         Role.WAIT,
         ("waiting for clients",),
-        "not all ranks reached the rendezvous",
+        "some ranks did not reach the rendezvous",
         f"find ranks that never started. If there are none, {_STORE}",
     ),
     Sign(
@@ -159,14 +159,14 @@ SIGNS = (
         "store-connect",
         Role.WAIT,
         ("client socket has timed out", "trying to connect to"),
-        "the rendezvous is unreachable: rank 0 is not up, a firewall blocks it, or its name resolves wrongly",
+        "the rendezvous is unreachable: rank 0 is down, a firewall blocks it, or its name resolves to a wrong address",
         _STORE,
     ),
     Sign(
         "store-connect",
         Role.WAIT,
         ("client socket has failed to connect",),
-        "the rendezvous is unreachable: rank 0 is not up, a firewall blocks it, or its name resolves wrongly",
+        "the rendezvous is unreachable: rank 0 is down, a firewall blocks it, or its name resolves to a wrong address",
         _STORE,
     ),
     Sign(
@@ -194,7 +194,7 @@ SIGNS = (
         "rendezvous-wait",
         Role.WAIT,
         ("RendezvousTimeoutError",),
-        "not all nodes reached the rendezvous in time",
+        "some nodes did not reach the rendezvous in time",
         "find nodes that never started, and compare the clocks of the hosts (HST102)",
     ),
     Sign(
@@ -209,7 +209,7 @@ SIGNS = (
         Role.OWN,
         (": error: unrecognized arguments: ",),
         "the program does not accept these arguments",
-        "correct the start script, and compare the program's release across the hosts",
+        "correct the start script, and compare the program's release on all hosts",
     ),
     Sign(
         "not-started",
@@ -222,7 +222,7 @@ SIGNS = (
         "not-started",
         Role.OWN,
         (": command not found",),
-        "a program of the start script is not installed on this host",
+        "a program that the start script calls is not installed on this host",
         "install the program, or correct PATH where the job starts (ENV110)",
         pattern=r"(?:^|: )(?:srun|torchrun|mpirun|mpiexec|python[\d.]{0,5}|deepspeed|accelerate|msrun|ray): command ",
     ),
@@ -327,7 +327,7 @@ SIGNS = (
         "path",
         Role.OWN,
         ("cd: ", "No such file or directory"),
-        "a folder of the job does not exist on this host",
+        "a job folder does not exist on this host",
         "mount the folder or copy it to this host (HST120)",
     ),
     Sign(

@@ -84,7 +84,7 @@ def sentence(plan: ProbePlan, deadline: float) -> str:
         about += f", {plan.request.budget:.0f} s at most"
     return (
         f"probe: {_many(ranks, 'rank')} on {_many(len(plan.hosts), 'host')}, {_many(tests, 'test')} ({scopes}), "
-        f"{about}. A hung rank adds up to {deadline:.0f} s per round"
+        f"{about}. A hung rank can add up to {deadline:.0f} s per round"
     )
 
 

@@ -69,18 +69,19 @@ SYSTEM = (
 
 KINDS: dict[str, tuple[Any, str, tuple[str | None, int | None, int | None, str | None], str]] = {
     "device": (DEVICE, "node03: device 1 hung while creating the communicator (last stage: peers). "
-               "Its partners node05/1 and node07/1 pass with others", ("node03", 1, None, None),
+               "Its partners node05/1 and node07/1 pass with other partners", ("node03", 1, None, None),
                "preflight probe --limit node03,node05 --scope pair"),
     "host": (HOST, "node03: 2 ranks (devices 0-1) hung while creating the communicator (last stage: peers). "
-             "Its partners node05 and node07 pass with others", ("node03", None, None, None),
+             "Its partners node05 and node07 pass with other partners", ("node03", None, None, None),
              "preflight probe --limit node03,node05 --scope pair"),
-    "link": (LINK, "node03: device 1 and node07/1 hang with each other. Both pass with others",
+    "link": (LINK, "node03: device 1 and node07/1 hang with each other. Both pass with other partners",
              ("node03", 1, None, "node07/1"), "preflight probe --limit node03,node07 --scope pair"),
     "rail": (RAIL, "rail 1: all tests along it hang on 8 hosts. Other rails pass", (None, None, 1, None),
              "preflight probe --scope rail"),
-    "partition": (PARTITION, "2 groups pass internally and hang with each other: node[01-04] | node[05-08]",
+    "partition": (PARTITION, "tests within each of 2 groups pass. Tests between the groups hang: node[01-04] | "
+                             "node[05-08]",
                   (None, None, None, None), "preflight probe --limit node01,node05 --scope pair"),
-    "scale": (SCALE, "node[01-02,05] hang together. Every smaller group of them that was tested passes",
+    "scale": (SCALE, "node[01-02,05] hang together. Every smaller group of these members that was tested passes",
               (None, None, None, None), "preflight probe --limit node01,node02,node05 --scope all"),
     "system": (SYSTEM, "every pair hangs, so the culprit cannot be identified", (None, None, None, None),
                "preflight probe --scope pair"),
@@ -133,11 +134,11 @@ def test_a_terminal_of_80_columns_holds_it(kind: str) -> None:
 def test_the_partners_stand_there_with_the_tests_in_which_they_pass_with_others() -> None:
     assert told(DEVICE).evidence[:2] == (
         "hung with node05/1 (r2-1), node07/1 (r3-1)",
-        "these partners pass with others (r3-2, r4-1)",
+        "these partners pass with other partners (r3-2, r4-1)",
     )
     assert told(HOST).evidence[:2] == (
         "hung with node05 (r2-0 and 1 more), node07 (r3-0 and 1 more)",
-        "these partners pass with others (r4-0, r4-1)",
+        "these partners pass with other partners (r4-0, r4-1)",
     )
 
 
@@ -188,7 +189,9 @@ def test_that_all_others_do_well_together_is_evidence() -> None:
 def test_a_group_that_stopped_and_did_well_when_tried_again_is_still_a_failure() -> None:
     finding = told(([ALL_HUNG, well("r3-0", *EVERYBODY)], []))
     assert finding.outcome == "fail"
-    assert finding.summary.endswith("They waited for one another at communicator. They passed when tested again (r3-0)")
+    assert finding.summary.endswith(
+        "They waited for one another at stage communicator. A later test of the same ranks passed (r3-0)"
+    )
 
 
 def stopped_pairs(number: int) -> list[Observation]:
@@ -199,7 +202,7 @@ def stopped_pairs(number: int) -> list[Observation]:
 def test_many_pairs_of_which_nobody_is_named_are_one_finding_and_few_are_told_each_from_both_ends() -> None:
     finding = told((stopped_pairs(4), []))
     assert (finding.host, finding.culprit) == (None, None)
-    assert finding.summary == "4 pairs of devices stopped together, so the culprit cannot be identified"
+    assert finding.summary == "both devices of 4 pairs stopped, so the culprit cannot be identified"
     assert finding.evidence[0] == "node01/0 with node02/0 (r2-0), last stage: peers"
     assert len(judged(stopped_pairs(3), [])) == 6
 
@@ -214,7 +217,7 @@ FLICKERS = [located("intermittent device", ["node03/1"], ["r2-1", "r3-1"])]
 def test_who_fails_now_and_then_is_a_warning_and_nobody_is_a_culprit() -> None:
     finding = told((NOW_AND_THEN, FLICKERS))
     assert (finding.outcome, finding.host, finding.device, finding.culprit) == ("warn", "node03", 1, None)
-    assert finding.summary == "node03: device 1 hangs intermittently and passes in between"
+    assert finding.summary == "node03: device 1 hangs intermittently. Some of its tests pass"
 
 
 def test_that_everybody_stopped_is_not_excused_by_somebody_who_fails_now_and_then() -> None:
@@ -235,7 +238,7 @@ def test_a_pair_that_stopped_once_and_did_well_when_tried_again_is_a_warning() -
     finding = told((again, []))
     assert (finding.outcome, finding.culprit) == ("warn", None)
     assert finding.summary.endswith(
-        "stopped together while creating the communicator (last stage: peers). They passed when tested again (r3-1)"
+        "both stopped while creating the communicator (last stage: peers). A later test of the same ranks passed (r3-1)"
     )
 
 
@@ -305,7 +308,7 @@ def test_who_complains_first_in_a_pair_is_let_go_when_it_does_well_in_others() -
     pair = seen("r2-1", "node03/1", "node05/1", outcome="fail", ranks=views)
     again = [well("r3-1", "node03/1", "node05/1"), well("r3-2", "node05/1", "node06/1")]
     (once,) = judged([pair, *again], [])
-    assert (once.outcome, once.summary.endswith("They passed when tested again (r3-1)")) == ("warn", True)
+    assert (once.outcome, once.summary.endswith("A later test of the same ranks passed (r3-1)")) == ("warn", True)
     (unsought,) = judged([pair, *again])
     assert (unsought.outcome, unsought.host) == ("fail", "node05"), "where nobody seeks, one test has to do"
 
@@ -326,7 +329,7 @@ def test_a_host_that_was_lost_is_told_once_whatever_its_ranks_were_at() -> None:
     ])  # fmt: skip
     assert [finding.host for finding in found] == ["node02"]
     assert found[0].summary.startswith(
-        "node02: its 2 ranks failed in the warm-up of a test (last stage: warm-up): srun"
+        "node02: both ranks failed during the warm-up of a test (last stage: warm-up): srun"
     )
     assert any("r1-0, r1-1" in line for line in found[0].evidence)
 
@@ -360,7 +363,7 @@ def test_a_slow_device_is_named_with_what_it_sends_and_receives() -> None:
     finding = told(([*SLOW_DEVICE, *one_way("node01/1", "node04/1")], [named]))
     assert (finding.check, finding.outcome, finding.host, finding.device) == ("PRB103", "fail", "node01", 1)
     assert finding.summary == (
-        "node01: device 1 is slow: 1.80 GB/s, median pair 10.00 GB/s. It sends at 0.40 GB/s and receives at 1.90 GB/s"
+        "node01: device 1 is slow: 1.80 GB/s (median pair: 10.00 GB/s). It sends at 0.40 GB/s and receives at 1.90 GB/s"
     )
     assert finding.evidence[0] == "slow with node02/1 (r2-1, 2.00 GB/s), node04/1 (r3-1, 1.80 GB/s)"
 
@@ -403,7 +406,7 @@ def test_a_slow_rail_takes_its_pairs_with_it() -> None:
     finding = told(([*pairs, *fast, *more], [named]))
     assert (finding.rail, finding.host) == (1, None)
     assert finding.summary.startswith(
-        "rail 1: all tests along it are slow on 8 hosts. Other rails pass. Slowest pair 2.00 GB/s"
+        "rail 1: all tests along it are slow on 8 hosts. Other rails pass. The slowest pair reaches 2.00 GB/s"
     )
 
 
@@ -415,8 +418,9 @@ def test_a_slow_uplink_is_the_failure_of_the_part_behind_it_though_half_of_the_p
     )
     assert finding.outcome == "fail"
     assert finding.summary == (
-        "2 groups pass internally and are slow with each other: node[01-04] | node[05-08]. Slowest pair 2.00 GB/s, "
-        "median pair 10.00 GB/s"
+        "tests within each of 2 groups pass. Tests between the groups are slow: node[01-04] | node[05-08]. The "
+        "slowest pair reaches 2.00 GB/s "
+        "(median pair: 10.00 GB/s)"
     )
     assert finding.culprit == Culprit("partition", PARTS[1], ("r2-0", "r2-1", "r2-2", "r2-3"), "slow")
 
@@ -450,7 +454,10 @@ def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -
         seen("r3-1", "node03/1", "node07/1", outcome="wrong_data", ranks=ranks), *DEVICE[0][3:],
     ]  # fmt: skip
     finding = told((observations, [located("device", ["node03/1"], DEVICE[1][0].tests, "wrong_data")]))
-    assert finding.summary == "node03: device 1 produces wrong data with every partner. These partners pass with others"
+    assert (
+        finding.summary
+        == "node03: device 1 produces wrong data with every partner. These partners pass with other partners"
+    )
     assert finding.evidence[0] == "wrong data with node05/1 (r2-1), node07/1 (r3-1)"
     assert any(line.startswith("node05/1 received 3 wrong values") for line in finding.evidence)
     (by_pattern,) = (one for one in judged(observations) if one.culprit)
@@ -462,7 +469,8 @@ def test_many_slow_pairs_of_which_nobody_is_named_are_one_finding() -> None:
     finding = told(([*pairs, *FAST], []))
     assert (finding.outcome, finding.host, finding.culprit) == ("warn", None, None)
     assert finding.summary == (
-        "4 pairs are slow, and the culprit cannot be identified. Slowest pair 2.00 GB/s, median pair 10.00 GB/s"
+        "4 pairs are slow, and the culprit cannot be identified. The slowest pair reaches 2.00 GB/s (median "
+        "pair: 10.00 GB/s)"
     )
 
 
@@ -476,7 +484,7 @@ TOGETHER = [
 def test_that_everybody_together_is_slow_is_a_warning_where_nobody_is_named() -> None:
     finding = told((TOGETHER, []))
     assert (finding.check, finding.outcome, finding.host, finding.culprit) == ("PRB103", "warn", None, None)
-    assert finding.summary == "all 16 ranks together are slow: 1.00 GB/s, slowest healthy pair 10.00 GB/s"
+    assert finding.summary == "all 16 ranks together reach only 1.00 GB/s (slowest healthy pair: 10.00 GB/s)"
 
 
 def test_that_everybody_together_is_slow_is_evidence_against_who_is_named() -> None:

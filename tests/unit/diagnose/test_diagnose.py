@@ -100,7 +100,7 @@ def test_of_those_that_others_name_ranks_that_logged_no_error_come_first(tmp_pat
     found = looked_at(tmp_path, files)
     assert found.named == (("rank 3", 1), ("rank 2", 2))
     assert (found.silent, found.unlogged) == ((3,), ())
-    assert "No error in the logs of rank 3. Check it first." in [line for _, _, line in told.lines(found)]
+    assert "The logs of rank 3 have no error. Check this rank first." in [line for _, _, line in told.lines(found)]
 
 
 def test_a_job_that_ended_early_for_no_known_reason_is_told_so_with_the_last_lines_of_the_rank_that_failed(

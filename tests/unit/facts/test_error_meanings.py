@@ -26,7 +26,7 @@ LIBHCCL = (
         ("RuntimeError: Two accelerators cannot be used at the same time in PyTorch: npu and cuda. ERR00007 PTA",
          "another accelerator", "CPU build"),
         ("ImportError: /x/libtorch_npu.so: undefined symbol: MsprofSysCycleTime", "incompatible", "VER107"),
-        ("ModuleNotFoundError: No module named 'tbe.common'", "lacks a Python package", "set_env.sh"),
+        ("ModuleNotFoundError: No module named 'tbe.common'", "needs a Python package", "set_env.sh"),
         ("ModuleNotFoundError: No module named 'torch'", "torch is not installed", "--with hccl-test"),
         ("ModuleNotFoundError: No module named 'torch_npu'", "not installed", "probe.python"),
         ("dcmi model initialized failed, because the device is used. ret is -8020", "container", "dcmi"),
@@ -34,10 +34,10 @@ LIBHCCL = (
          "api failed. HCCP_Process_Initialization_Failure(EJ0001): Failed to initialize", "earlier job", "10 s"),
         ("EI0015: 2024-04-24-06:32:27.781.599 topo exchange server get socket timeout!", "host NIC", "FWL104"),
         ("HCCL function error: HcclAllreduce, error code is 11", "TCP connection", "FWL101"),
-        ("NPU function error: aclrtSetDevice, error code is 107001", "no device with that number", "npu-smi"),
+        ("NPU function error: aclrtSetDevice, error code is 107001", "no device with the requested number", "npu-smi"),
         ("Open device 0 failed, runtime result = 507033. error code is 507033", "could not be opened", "NPU113"),
         ("This is an NPU error, NPU error code is: 1; error code is 507899", "internal error", "mount"),
-        ("hcclCommInitRootInfoConfig(...), error code is 1", "driver is older", "matrix"),
+        ("hcclCommInitRootInfoConfig(...), error code is 1", "driver is too old", "matrix"),
     ],
 )  # fmt: skip
 def test_known_words_have_a_cause_and_a_remedy(text: str, cause: str, remedy: str) -> None:

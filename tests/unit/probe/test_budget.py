@@ -68,13 +68,13 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_rehearsal_goes_on_without_a_host_whose_setup_line_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rehearsal, "SOON", 0.5)
     seen = rehearsed({"node02"})
-    assert [one.error.partition(" within")[0] for one in seen.hosts] == ["", "did not listen", ""]
+    assert [one.error.partition(" within")[0] for one in seen.hosts] == ["", "the host did not listen", ""]
     assert {(visit.source, visit.target) for visit in seen.visits} == {("node01", "node03"), ("node03", "node01")}
 
 
 def test_a_rehearsal_in_which_nobody_comes_ends_with_its_time() -> None:
     seen = rehearsed({"node01", "node02", "node03"}, until=time.monotonic() + 0.2)
-    assert [one.error for one in seen.hosts] == ["did not listen within 0 s"] * 3
+    assert [one.error for one in seen.hosts] == ["the host did not listen within 0 s"] * 3
 
 
 def test_with_a_budget_one_host_whose_import_of_torch_hangs_is_named_and_the_other_is_tested(

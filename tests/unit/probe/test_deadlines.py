@@ -110,8 +110,8 @@ GOOD_PAIRS = [seen("r3-0", Scope.PAIR, *FOUR[:2]), seen("r3-1", Scope.PAIR, *FOU
 def test_a_hang_of_all_in_a_short_time_is_unknown_with_the_budget_that_would_do() -> None:
     (finding,) = arrived([ALL_STOPPED, *GOOD_PAIRS])
     assert (finding.outcome, finding.host, finding.culprit) == (Outcome.UNKNOWN, None, None)
-    assert "the budget of 60 s is too short to tell a hang from slowness" in finding.summary
-    assert finding.summary.endswith("150 s would be enough")
+    assert "the budget of 60 s is too short to tell a hang from slow progress" in finding.summary
+    assert finding.summary.endswith("A budget of 150 s would be enough")
     assert finding.commands == ("preflight probe --budget 150s",)
 
 
@@ -160,4 +160,4 @@ def test_tests_that_were_not_run_are_told_with_the_budget_that_would_do() -> Non
         TestResult("r2-1", "all_reduce", "int32", 8, None, one.test.members, TestOutcome.NOT_RUN, "none"), ()
     )
     (finding,) = arrived([one, cut])
-    assert finding.summary == "1 test did not run in the budget of 60 s. 150 s would be enough"
+    assert finding.summary == "1 test did not run within the budget of 60 s. A budget of 150 s would be enough"

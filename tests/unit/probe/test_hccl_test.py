@@ -177,7 +177,7 @@ def test_where_it_cannot_run_nobody_is_asked() -> None:
         (
             cluster,
             both | {"node02": Missing("no python")},
-            "node02: could not inspect the environment of jobs: no python",
+            "node02: could not inspect the jobs' environment: no python",
         ),
         (unlike, both, "different devices"),
         (contained, both, "containers"),

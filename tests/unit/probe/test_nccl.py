@@ -138,7 +138,7 @@ def test_a_gpu_alone_copies_and_multiplies_in_every_type_that_jobs_use(observati
     ("gpus", "says", "cause"),
     [
         ({"count": 0, "cpu_build": True}, "is a CPU build: install one that is built with CUDA", "torch without CUDA"),
-        ({"count": 0}, "no GPU is visible: torch.cuda.is_available() is False", "fewer GPUs than the inventory"),
+        ({"count": 0}, "no GPU is visible: torch.cuda.is_available() is False", "hides GPUs of the inventory"),
     ],
 )
 def test_without_a_gpu_or_with_a_torch_for_none_it_is_said_plainly(

@@ -119,7 +119,7 @@ def test_one_cause_is_one_finding_however_many_hosts_suffer(hosts: int) -> None:
         "node0003: other hosts cannot connect to ephemeral ports 32768,45000,60999":
             {("*", "node0003"): {32768, 45000, 60999}},
         "node0002: other hosts cannot connect to port 23500 (master)": {("*", "node0002"): {23500}},
-        "node0004: other hosts cannot connect to any of its ports": {("*", "node0004"): set[int]()},
+        "node0004: other hosts cannot connect to any tested port": {("*", "node0004"): set[int]()},
     }  # fmt: skip
     for summary, dead in cases.items():
         (finding,) = judged(blocked(many, dead), many)
@@ -127,9 +127,9 @@ def test_one_cause_is_one_finding_however_many_hosts_suffer(hosts: int) -> None:
     (finding,) = judged(blocked(many, {("node0003", "*"): set()}), many)
     assert finding.summary.startswith("node0003: cannot connect to any of ")
     (finding,) = judged(blocked(many, {("node0003", "*"): set(), ("*", "node0003"): set()}), many)
-    assert finding.summary.endswith("other hosts, and none can connect to it")
+    assert finding.summary.endswith("other hosts, and no other host can connect to this host")
     (finding,) = judged(blocked(many, {("node0003", "node0001"): set()}), many)
-    assert finding.summary == "node0001: connections from node0003 fail, others succeed"
+    assert finding.summary == "node0001: connections from node0003 fail. Connections from other hosts succeed"
 
 
 def test_a_rule_for_one_port_on_all_hosts_reads_as_one_line() -> None:

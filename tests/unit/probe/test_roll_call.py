@@ -39,7 +39,7 @@ def test_who_is_given_up_is_told_with_how_far_it_came(call: RollCall) -> None:
     call.end(160.0)
     assert call.gone["node02"] == ("python", "Python has run for 40 s and is still importing torch")
     assert call.gone["node03"][0] == "none"
-    assert call.gone["node03"][1].startswith("no agent after 60 s")
+    assert call.gone["node03"][1].startswith("no agent started within 60 s")
     assert list(call.ready) == ["node01"]
     assert not call.waiting and not call.unheard
 

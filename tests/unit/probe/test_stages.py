@@ -33,40 +33,46 @@ TEST = Operation("all_reduce", "float32", 4096, reduction="sum", iterations=2, w
 STOPS = {
     "torch": (
         "sleep",
-        "hung while loading the backend (last stage: torch). 1 rank waited at peers (1 of 2 ranks present)",
+        "hung while loading the backend (last stage: torch). 1 other rank waited at stage peers (1 of 2 ranks present)",
     ),
     "backend": (
         "sleep",
-        "hung while opening the device (last stage: backend). 1 rank waited at peers (1 of 2 ranks present)",
+        "hung while opening the device (last stage: backend). 1 other rank waited at stage peers (1 of 2 ranks "
+        "present)",
     ),
     "device": (
         "sleep",
         "hung while connecting to the rendezvous store (last stage: device). "
-        "1 rank waited at peers (1 of 2 ranks present)",
+        "1 other rank waited at stage peers (1 of 2 ranks present)",
     ),
     "store": (
         "sleep",
-        "hung while joining the other ranks (last stage: store). 1 rank waited at peers (1 of 2 ranks present)",
+        "hung while joining the other ranks (last stage: store). 1 other rank waited at stage peers (1 of 2 "
+        "ranks present)",
     ),
     "peers": (
         "stop",
         "hung while creating the communicator (last stage: peers, process state T: stopped). "
-        "1 rank waited at communicator",
+        "1 other rank waited at stage communicator",
     ),
-    "communicator": ("sleep", "hung before its next test (last stage: communicator). 1 rank waited in warm-up"),
+    "communicator": (
+        "sleep",
+        "hung before its next test (last stage: communicator). 1 other rank waited in stage warm-up",
+    ),
     "warm-up": (
         "stop",
-        "hung in the warm-up of a test (last stage: warm-up, process state T: stopped). 1 rank waited in warm-up",
+        "hung during the warm-up of a test (last stage: warm-up, process state T: stopped). 1 other rank waited "
+        "in stage warm-up",
     ),
-    "iteration": ("stop", "hung in a test (last stage: iteration, process state T: stopped)"),
+    "iteration": ("stop", "hung during a test (last stage: iteration, process state T: stopped)"),
     "result": ("sleep", "hung while closing the communicator (last stage: values)"),
     "closed": ("stop", "hung while exiting (last stage: closed, process state T: stopped)"),
 }
 # Asleep inside a collective, or at its end: told from those that wait by what these say when they give up, so there has
 # to be a third rank, and at the end by the others having left.
 SLEEPS = {
-    "warm-up": "hung in the warm-up of a test (last stage: warm-up). 2 ranks waited in warm-up",
-    "iteration": "hung in a test (last stage: iteration). 2 ranks waited in iteration",
+    "warm-up": "hung during the warm-up of a test (last stage: warm-up). 2 other ranks waited in stage warm-up",
+    "iteration": "hung during a test (last stage: iteration). 2 other ranks waited in stage iteration",
     "closed": "hung while exiting (last stage: closed)",
 }
 
@@ -151,7 +157,10 @@ def test_the_other_pair_of_the_round_is_unharmed(observations: tuple[Observation
 
 def test_who_is_missing_where_they_meet_is_told_by_those_who_wait(observations: tuple[Observation, ...]) -> None:
     (finding,) = findings(of_device(observations, list(STOPS).index("store")))
-    assert finding.evidence[:2] == ("ranks at peers (1 of 2 ranks present): node01/3", "ranks at peers: node02/3")
+    assert finding.evidence[:2] == (
+        "ranks at stage peers (1 of 2 ranks present): node01/3",
+        "ranks at stage peers: node02/3",
+    )
 
 
 def test_the_plog_of_the_rank_that_hangs_is_evidence_without_what_looks_secret(
@@ -176,7 +185,7 @@ def test_a_setup_line_that_fails_is_evidence_against_its_host(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("doing", "hangs", "says"),
-    [("while starting", "sleep 12", "no agent after 4 s"), ("(last stage: python)", "", "still importing torch")],
+    [("while starting", "sleep 12", "no agent started within 4 s"), ("(last stage: python)", "", "still importing torch")],
 )
 def test_a_host_that_does_not_get_ready_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, doing: str, hangs: str, says: str

@@ -100,7 +100,7 @@ def test_devices_alone_share_a_line_for_each_type() -> None:
         for dtype in ("float32", "float16")
     ]
     _, _, title, *lines = rows(alone)
-    assert title == "matmul, 3 devices alone, slowest shown: 0.25 TFLOPS, median 1.25"
+    assert title == "matmul, 3 devices, each alone, slowest shown: 0.25 TFLOPS, median 1.25"
     assert [line.split()[2] for line in lines] == ["float32", "float16"]
 
 
@@ -111,7 +111,7 @@ def test_what_the_backend_does_not_have_is_named_once() -> None:
 
 def test_tests_that_were_not_run_are_counted_in_one_line() -> None:
     lines = rows([pair(), *(pair(TestOutcome.NOT_RUN, device=device, seconds=None) for device in range(1, 9))])
-    assert lines[-1] == "not run: 8 tests"
+    assert lines[-1] == "8 tests were not run"
     assert len(lines) == 5
 
 

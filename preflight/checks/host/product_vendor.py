@@ -38,23 +38,23 @@ def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterat
     for host in scribe.hosts:
         own = accelerators[host.name]
         if own is None:
-            yield scribe.skip("the facts do not show which accelerators the host has", host=host.name)
+            yield scribe.skip("the host's accelerators are unknown", host=host.name)
         elif other_kind(product, own):
             hosts[_described(own), _inventory_line(own)].append(host.name)
     if len(hosts) == 1 and not any(_fits(product, own) for own in accelerators.values()):
         ((described, line),) = hosts
         yield scribe.bad(
-            f"{fold(hosts[described, line])}: {described}, but the inventory's product is {product}",
+            f"{fold(hosts[described, line])}: each host has {described}, but the product in the inventory is {product}",
             host=None,
             expected=product.value,
             found=described,
-            remedy=f"set {line} under [cluster] of the inventory",
+            remedy=f"set {line} under [cluster] in the inventory",
         )
         return
     for (described, line), names in hosts.items():
         for name in names:
             yield scribe.bad(
-                f"{name}: {described}, but the inventory's product is {product}",
+                f"{name}: the host has {described}, but the product in the inventory is {product}",
                 host=name,
                 expected=product.value,
                 found=described,

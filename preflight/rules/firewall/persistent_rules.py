@@ -145,10 +145,12 @@ def _of_nftables(inputs: GateInputs) -> Iterator[BootFile]:
             yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says=_NOT_NEEDED)
         return
     if own != wanted:
-        says = "is missing" if own is None else "lacks preflight's rules"
+        says = "is missing" if own is None else "does not contain preflight's rules"
         yield BootFile(NFT_OWN_FILE, own, wanted, lacks=True, says=says)
     if NFT_INCLUDE not in map(str.strip, (boot or "").splitlines()):
-        yield BootFile(NFT_BOOT_FILE, boot, with_include(boot or ""), lacks=True, says=f"lacks the line {NFT_INCLUDE}")
+        yield BootFile(
+            NFT_BOOT_FILE, boot, with_include(boot or ""), lacks=True, says=f"does not contain the line {NFT_INCLUDE}"
+        )
 
 
 # iptables: our lines are in the file that a service loads at boot, if there is one.
@@ -172,7 +174,7 @@ def _of_iptables(inputs: GateInputs) -> Iterator[BootFile]:
         if not gate.settled and gate.written_here:
             after = iptables.with_rules(saved.text, [rule.text for rule in gate.wanted])
             lacks = bool(gate.objections())
-            says = "blocks the cluster" if lacks else _NOT_NEEDED
+            says = "blocks the cluster's ports" if lacks else _NOT_NEEDED
             yield BootFile(saved.path, saved.text, after, lacks, says)
 
 
@@ -189,7 +191,7 @@ def _of_firewalld(inputs: GateInputs) -> Iterator[BootFile]:
         rules = together(gate.wanted, inputs.logins(own_rules))
         if meanings(own_rules) != meanings(rules):
             lacks = not meanings(rules) <= meanings(own_rules)
-            says = "lacks preflight's rules" if lacks else _NOT_NEEDED
+            says = "does not contain preflight's rules" if lacks else _NOT_NEEDED
             path = ZONE_FILE.format(gate.target)
             yield BootFile(path, _lines(own_rules), _lines(rules), lacks, says, zone=gate.target)
 

@@ -60,8 +60,8 @@ def _missing_addresses(
             + _some([f"{address} ({wanted[address]})" for address in missing[:_NAMED]], len(missing)),
             host=host,
             peer=wanted[missing[0]],
-            expected=f"the addresses of all {len(wanted)} hosts",
-            found=f"{len(wanted) - len(missing)} of {len(wanted)}",
+            expected=f"{len(wanted)} host addresses",
+            found=f"{len(wanted) - len(missing)} host addresses",
             remedy=f"add these addresses to host_ip in {path}: {_some(missing[:_ADDED], len(missing))}",
         )
 

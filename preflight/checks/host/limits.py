@@ -27,12 +27,16 @@ def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
       * hard nofile 65535
     """
     if 0 <= limits.nofile_soft < OPEN_FILES:
+        hard_suffices = not 0 <= limits.nofile_hard < OPEN_FILES
+        lines = f"'* hard nofile {OPEN_FILES}' and '* soft nofile {OPEN_FILES}'"
         yield scribe.bad(
             f"{scribe.host.name}: the open-file limit is {limits.nofile_soft}",
             expected=f"{OPEN_FILES} or more",
             found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
-            remedy="raise the limit in the job script, or permanently in /etc/security/limits.d",
-            commands=(f"ulimit -n {OPEN_FILES}",),
+            remedy="raise the soft limit in the job script, or permanently in /etc/security/limits.d"
+            if hard_suffices
+            else f"add {lines} to a file in /etc/security/limits.d, then log in again",
+            commands=(f"ulimit -Sn {OPEN_FILES}",) if hard_suffices else (),
         )
 
 

@@ -76,7 +76,8 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
             )
         elif not allowed.allows(value):
             yield scribe.bad(
-                f"{scribe.host.name}: {name} is {quote(value)}, but it accepts only {allowed.wants}",
+                f"{scribe.host.name}: {name} is {quote(value) if value else 'empty'}, but it accepts only "
+                f"{allowed.wants}",
                 expected=allowed.wants,
                 found=value,
                 remedy=f"correct {name} in the jobs' environment, or unset it",

@@ -268,7 +268,7 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
             f"reads {word} as a prefix",
             expected=exactly(patterns),
             found=patterns,
-            remedy=f"set NCCL_IB_HCA={exactly(patterns)} in {_source(job, 'NCCL_IB_HCA')}",
+            remedy=f"set NCCL_IB_HCA to {exactly(patterns)} in {_source(job, 'NCCL_IB_HCA')}",
         )
 
 
@@ -293,15 +293,17 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             outcome = unequal(name, odd.value, odd.usual)
             if outcome is None:
                 continue
+            hosts = (odd.host, odd.others[0])
             own_value, usual_value = (
                 job[host].told(name).removeprefix(f"{name}=") if name in job[host].variables else "not set"
-                for host in (odd.host, odd.others[0])
+                for host in hosts
             )
+            places = {_source(job[host], name): None for host in hosts if name in job[host].variables}
             yield scribe.finding(
                 outcome,
                 f"{odd.host}: {name} is {own_value} here and {usual_value} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 found=job[odd.host].variables.get(name, "not set"),
-                remedy=f"set {name} to the same value in the jobs' environment on all hosts",
+                remedy=f"set {name} to the same value on all hosts, in {' and '.join(places)}",
             )

@@ -99,7 +99,7 @@ def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
     ]
     if differences:
         yield scribe.bad(
-            f"{scribe.host.name}: ssh commands of {shells.user} lack settings of a login shell: {differences[0]}"
+            f"{scribe.host.name}: ssh commands of {shells.user} differ from a login shell: {differences[0]}"
             + (f", and {len(differences) - 1} more" if len(differences) > 1 else ""),
             evidence=tuple(differences),
             cause=_NOT_READ,

@@ -243,8 +243,8 @@ def after_reboot(
     else:
         for gate, rules in persistent_rules.not_kept(place):
             yield scribe.warn(
-                f"{name}: preflight's rules in {gate.name} are lost after a reboot",
-                remedy="add these rules to the program that creates the chain at boot",
+                f"{name}: preflight's rules are lost after a reboot ({gate.name})",
+                remedy="add these commands to the program that creates the chain at boot",
                 commands=rules,
             )
         for file in persistent_rules.boot_files(place):
@@ -333,7 +333,7 @@ def _other_rules(scribe: Here, gate: Gate) -> Finding:
     wanted = {rule.meaning for rule in gate.wanted}
     remedy, commands = _manual_step(scribe, gate) or ("correct the rules", _CONFIGURE)
     return scribe.bad(
-        f"{scribe.host.name}: preflight's rules in {gate.name} differ from the inventory",
+        f"{scribe.host.name}: preflight's rules differ from the inventory ({gate.name})",
         expected=_first_four([rule.text for rule in gate.wanted]) or "none",
         found=_first_four([rule.text for rule in gate.ours]) or "none",
         remedy=remedy,

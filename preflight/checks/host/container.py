@@ -129,7 +129,6 @@ def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
             f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing "
             f"{_job_location(job)}",
             found="missing",
-            expected="the driver's files",
             remedy=f"start the container with {binds}" if job.contained else "install the NPU driver",
         )
 

@@ -38,7 +38,7 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
     yield (scribe.bad if share >= FAIL and not may_be_a_job else scribe.warn)(
         f"{name}: {_demand(load)}{_busiest(load)}",
         expected=f"less than {_number(WARN * load.available)} processors",
-        found=f"{_number(load.wanted)} processors",
+        found=_number(load.wanted),
         cause=may_be_a_job,
         remedy=WAIT if own_pids else "end leftover processes, or wait until they finish",
         commands=(scribe.on(name, show_run(own_pids[0]) if own_pids else "top -b -n 1"),),

@@ -228,7 +228,7 @@ def _taken(scribe: Here, socket: Socket, port: str) -> Finding:
             f"{scribe.host.name}: {port} is taken by {holder}",
             expected="free",
             found=holder,
-            remedy="stop the process or its service, if it is a leftover"
+            remedy="stop the process or its service if it is a leftover, or move the job to other ports"
             if socket.pid
             else "find the process as root, and stop it if it is a leftover",
             commands=commands,

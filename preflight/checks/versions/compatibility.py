@@ -147,7 +147,8 @@ def _driver_remedy(versions: Versions, driver: str) -> tuple[str, str]:
     fit = _fit(versions)
     if fit is None or fit.cann == versions.cann:
         return f"install {driver}, then reboot", ""
-    return install_cann(versions, fit.cann), "preflight check --only VER"
+    remedy = f"{install_cann(versions, fit.cann)}, because torch_npu {versions.torch_npu} needs this CANN"
+    return remedy, "preflight check --only VER"
 
 
 @host_check("VER110", "CANN and MindSpore compatibility", products=NPU, severity=Outcome.WARN)
@@ -187,7 +188,7 @@ def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> tu
     `wanted`: the CANNs for this MindSpore. `cann`: the one that torch_npu has to have, if any. On a host with
     torch_npu, its CANN counts, as another one for MindSpore would break it."""
     if cann in wanted:
-        return install_cann(versions, cann), ()
+        return f"{install_cann(versions, cann)}, because MindSpore and torch_npu need this CANN", ()
     if release_ := next(
         (name for name, canns in MINDSPORE.items() if known_cann(cann or versions.cann or "") in canns), ""
     ):

@@ -62,7 +62,8 @@ def not_kept(inputs: GateInputs) -> Iterator[tuple[Gate, tuple[str, ...]]]:
         # Another check reports a gate that is closed now.
         if not is_restored and _needs_ours(gate) and not gate.objections():
             rules = tuple(rule.text for rule in gate.needed)
-            yield gate, rules[:1] if gate.kind is Kind.NFT_RULES else iptables.commands(gate.target, rules)
+            nft_commands = tuple(f"nft insert rule {gate.target} {rule}" for rule in rules[:1])
+            yield gate, nft_commands if gate.kind is Kind.NFT_RULES else iptables.commands(gate.target, rules)
 
 
 def _needs_ours(gate: Gate) -> bool:
@@ -174,7 +175,7 @@ def _of_iptables(inputs: GateInputs) -> Iterator[BootFile]:
         if not gate.settled and gate.written_here:
             after = iptables.with_rules(saved.text, [rule.text for rule in gate.wanted])
             lacks = bool(gate.objections())
-            says = "blocks the cluster's ports" if lacks else _NOT_NEEDED
+            says = "does not allow these ports" if lacks else _NOT_NEEDED
             yield BootFile(saved.path, saved.text, after, lacks, says)
 
 

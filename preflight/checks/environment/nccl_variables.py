@@ -55,6 +55,10 @@ def _source(job: Job, name: str) -> str:
     return job.nccl_files.get(name) or "the jobs' environment"
 
 
+def _value(job: Job, name: str) -> str:
+    return job.told(name).removeprefix(f"{name}=") if name in job.variables else "not set"
+
+
 def _unusable_values(job: Job) -> Iterator[tuple[str, str]]:
     for name, value in job.variables.items():
         if not name.startswith("NCCL_"):
@@ -294,10 +298,7 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             if outcome is None:
                 continue
             hosts = (odd.host, odd.others[0])
-            own_value, usual_value = (
-                job[host].told(name).removeprefix(f"{name}=") if name in job[host].variables else "not set"
-                for host in hosts
-            )
+            own_value, usual_value = (_value(job[host], name) for host in hosts)
             places = {_source(job[host], name): None for host in hosts if name in job[host].variables}
             yield scribe.finding(
                 outcome,

@@ -89,10 +89,14 @@ def _fault(path: str, file: SeenFile | None) -> tuple[str, str]:
         return "is a broken link", ""
     if file.error:
         return "", f"cannot be read: {file.error}"
-    table = read(file.text)
+    return _fault_of_text(file.text), ""
+
+
+def _fault_of_text(text: str) -> str:
+    table = read(text)
     if not table.is_json:
-        return f"cannot be parsed, because {table.why}", ""
-    if table.status != "completed":
-        actual = "" if table.status is None else f" but {quote(table.status)}"
-        return f"is incomplete, because its status is not 'completed'{actual}", ""
-    return "", ""
+        return f"cannot be parsed, because {table.why}"
+    if table.status == "completed":
+        return ""
+    actual = "" if table.status is None else f" but {quote(table.status)}"
+    return f"is incomplete, because its status is not 'completed'{actual}"

@@ -290,7 +290,7 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
         return None
     pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
     wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
-    steps = [f"install {' and '.join(f'{name} {new}' for name, _, new in wheels)}"] if wheels else []
+    steps = [f"install {' and '.join(f'{name} {new}' for name, _, new in wheels)}"] * bool(wheels)
     other_cann = fit.cann != versions.cann
     if other_cann:
         steps.insert(0, install_cann(versions, fit.cann))

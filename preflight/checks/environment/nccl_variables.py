@@ -4,6 +4,7 @@ They come from the jobs' environment and from NCCL's own files. HST117 checks th
 
 from collections.abc import Iterator, Mapping
 
+from preflight.attribution.culprit_words import counted
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.environment.hccl_variables import Problem, watchdog_conflicts
 from preflight.checks.shared.majority import odd_ones
@@ -200,7 +201,7 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
     wanted = scribe.cluster.probe.transport
     number_of_devices = len(job.rdma.devices) if job.rdma else 0
     if wanted == "ib" or (wanted != "socket" and number_of_devices):
-        suffix = f", although jobs see {number_of_devices} RDMA devices" if number_of_devices else ""
+        suffix = f", although jobs see {counted(number_of_devices, 'RDMA device')}" if number_of_devices else ""
         yield scribe.finding(
             Outcome.FAIL if wanted == "ib" else Outcome.WARN,
             f"{scribe.host.name}: {job.told(name)} limits NCCL to sockets{suffix}",
@@ -244,7 +245,8 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
         in_container = {"remedy": "start the container with --device /dev/infiniband"}
         on_host = {"remedy": "load the kernel module ib_uverbs", "commands": (scribe.on(name, "modprobe ib_uverbs"),)}
         yield report(
-            f"{name}: jobs see {len(rdma.devices)} RDMA devices but no /dev/infiniband/uverbs*, so NCCL uses sockets",
+            f"{name}: jobs see {counted(len(rdma.devices), 'RDMA device')} but no "
+            "/dev/infiniband/uverbs*, so NCCL uses sockets",
             **(in_container if job.contained else on_host),
         )
     if rdma.libibverbs:

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from preflight.attribution.culprit_words import counted
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.sections.accelerators import Accelerators
@@ -68,12 +69,11 @@ def _fits(product: Product, accelerators: Accelerators | None) -> bool:
 
 def _described(accelerators: Accelerators) -> str:
     if accelerators.has_gpus:
-        return f"{accelerators.gpus or accelerators.gpu_nodes} NVIDIA GPUs and no NPU"
+        return f"{counted(accelerators.gpus or accelerators.gpu_nodes, 'NVIDIA GPU')} and no NPU"
     names = Counter(accelerators.chips)
     chips = f" ({', '.join(map(quote, sorted(names)))})" if names else ""
-    return (
-        f"{len(accelerators.chips) or len(accelerators.npus) or accelerators.npu_nodes} NPUs{chips} and no NVIDIA GPU"
-    )
+    npus = len(accelerators.chips) or len(accelerators.npus) or accelerators.npu_nodes
+    return f"{counted(npus, 'NPU')}{chips} and no NVIDIA GPU"
 
 
 def _inventory_line(accelerators: Accelerators) -> str:

@@ -127,8 +127,11 @@ def _groups(groups: Sequence[FindingGroup], fold: Fold) -> Iterator[str]:
     """Yield the first few groups, their remedies, and the other groups, folded away."""
     for group in groups[:LINES_A_CHECK]:
         yield from _group(group, fold)
-    for fix in fixes(groups):
+    first_fixes, further_fixes = fixes(groups)
+    for fix in first_fixes:
         yield _fix(fix)
+    if further_fixes:
+        yield f'<p class="dim">{further_fixes}</p>\n'
     for command in retests(groups):
         yield f"<p><b>Retest</b></p>\n<pre>{_safe(command)}</pre>\n"
     if further := groups[LINES_A_CHECK:]:

@@ -1,5 +1,6 @@
 """The last line of every report: the next command, ready to be copied."""
 
+import re
 import shlex
 from pathlib import Path
 
@@ -19,8 +20,8 @@ def options(inventory: Path, limit: str | None = None) -> str:
 
 
 def _in_file(fix: str, inventory: Path) -> str:
-    """Return the fix, with the path of the inventory in place of the words "of the inventory"."""
-    return fix.replace("of the inventory", f"of {shlex.quote(str(inventory))}")
+    """Return the fix, with the path of the inventory in place of the words "the inventory"."""
+    return re.sub(r"\b(?:of|in) the inventory", lambda _: f"in {shlex.quote(str(inventory))}", fix)
 
 
 def _other_product(report: Report) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from preflight.checks.engine.obstacles import host_of, reason
 from preflight.model.finding import Finding
 
-_OF_INVENTORY = re.compile(r"(?:set|correct) [^;]* under \[(?:probe|ssh)\] of the inventory")
+_OF_INVENTORY = re.compile(r"(?:set|correct) [^;]* under \[(?:probe|ssh)\] (?:of|in) the inventory")
 LISTED = 4  # checks in a heading
 
 

@@ -68,9 +68,12 @@ class FindingGroup:
 
     @property
     def fix(self) -> Fix:
-        likewise = " (do the same for the others)" if len(self.fixes) > 1 else ""
+        """The fix of the first finding, with a note where the others have another command or name another host."""
         remedy, commands = self.first.remedy, self.first.commands
-        return Fix(remedy + likewise if remedy else "", commands)
+        is_first = len({fix.commands for fix in self.fixes}) > 1 if commands else f"{self.first.host}" in remedy
+        if remedy and is_first and not self.single:
+            remedy += f" (do the same for the other {'hosts' if len(self.hosts) > 1 else 'devices'})"
+        return Fix(remedy, commands)
 
     @property
     def single(self) -> bool:
@@ -78,12 +81,18 @@ class FindingGroup:
 
     @property
     def compared(self) -> str:
-        """The expected and the actual value, unless the summary has both. Several subjects have several values."""
+        """The expected and the found value, without what the summary has. Several subjects have several values."""
         first = self.first
-        if not self.single or (first.expected in first.summary and first.found in first.summary):
+        has_found = _contains(first.summary, first.found)
+        if not self.single or (has_found and _contains(first.summary, first.expected)):
             return ""
-        values = (("expected", first.expected), ("found", first.found))
+        values = (("expected", first.expected), ("found", "" if has_found else first.found))
         return "; ".join(f"{word} {value}" for word, value in values if value)
+
+
+def _contains(text: str, value: str) -> bool:
+    """Return whether the text has the value as whole words: 1 is not in 10."""
+    return not value or bool(re.search(rf"(?<![\w.]){re.escape(value)}(?![\w]|\.\d)", text))
 
 
 def _without_subject(finding: Finding) -> str:
@@ -165,10 +174,13 @@ def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
     return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not run"
 
 
-def fixes(groups: Sequence[FindingGroup]) -> list[Fix]:
-    """Return the distinct fixes of the shown findings of one check."""
-    distinct = dict.fromkeys(group.fix for group in groups[:LINES_A_CHECK])
-    return [fix for fix in distinct if fix.remedy or fix.commands][:MOST_FIXES]
+def fixes(groups: Sequence[FindingGroup]) -> tuple[list[Fix], str]:
+    """Return the first distinct fixes of one check, and the line that counts the further ones, or ""."""
+    distinct = dict.fromkeys(group.fix for group in groups)
+    all_fixes = [fix for fix in distinct if fix.remedy or fix.commands]
+    remainder = len(all_fixes) - MOST_FIXES
+    line = f"… and {remainder} more {'fixes' if remainder > 1 else 'fix'}: -o json lists all" if remainder > 0 else ""
+    return all_fixes[:MOST_FIXES], line
 
 
 def retests(groups: Sequence[FindingGroup]) -> list[str]:
@@ -195,8 +207,10 @@ def _block_lines(
         lines.append(Line(f"    … and {len(groups) - LINES_A_CHECK} more like these (-o json lists all)", "dim"))
     if len(checks) > LISTED:
         lines += [Line(text, "dim") for text in _wrap(f"checks: {', '.join(checks)}", "      ", width)]
-    for fix in fixes(groups):
+    first_fixes, further_fixes = fixes(groups)
+    for fix in first_fixes:
         lines += _fix_lines(fix, width)
+    lines += [Line(f"    {further_fixes}", "next")] if further_fixes else []
     lines += [Line(f"    retest: {printable(command)}", "next") for command in retests(groups)]
     return lines
 

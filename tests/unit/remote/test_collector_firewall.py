@@ -91,4 +91,4 @@ def test_where_no_way_leads_is_told_in_the_kernels_word() -> None:
 def test_no_connection_starts_at_a_port_of_the_job() -> None:
     request = {"targets": [("a", "127.0.0.1")], "ports": [1], "ephemeral": False}
     (told,) = answer("connects", connects=request, ports=[[1, 65535]])["connects"]["value"]
-    assert told["error"] == "it could not be prepared: no port outside the job's range is free"
+    assert told["error"] == "could not be prepared: no port outside the job's range is free"

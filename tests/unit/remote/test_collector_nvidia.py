@@ -176,10 +176,10 @@ XML = SAID / "nvidia-smi.query" / "xml-with-processes.txt"
 FEW_GPUS = SAID / "nvidia-smi.few" / "two-GPUs.txt"
 # What nvidia-smi does by what stands behind it; it writes down what it was asked.
 IN_TURN = {
-    "as XML": (f'"-q -x") cat {XML};; *) echo nonsense', ["-q", "-q -x"], 1, "said 'nonsense'"),
+    "as XML": (f'"-q -x") cat {XML};; *) echo nonsense', ["-q", "-q -x"], 1, "printed 'nonsense'"),
     "as XML behind a banner": (
         f'"-q -x") printf "\\357\\273\\277Welcome <to>\\n\\n"; cat {XML};; *) echo nonsense', ["-q", "-q -x"], 1,
-        "said 'nonsense'",
+        "printed 'nonsense'",
     ),
     "as XML that is cut": (f'"-q -x") head -c 2500 {XML};; *) echo nonsense', ["-q", "-q -x"], 1, "is cut, or breaks"),
     "by fewer values": (

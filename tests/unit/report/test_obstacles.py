@@ -25,7 +25,7 @@ SLOW = "/opt/py/bin/python, where the jobs run, did not finish in time"
 NOT_INSTALLED = "the Python of the jobs is not installed, so the limits and versions of jobs could not be checked"
 OF_JOBS = ("versions", "limits", "job")
 NPU_SMI = ("npu_smi", "chips")
-SUDO = 'set sudo = true under [ssh] of hosts.toml, or log in as root (user = "root")'
+SUDO = 'set sudo = true under [ssh] in hosts.toml, or log in as root (user = "root")'
 THEN = ", then run: preflight check --inventory hosts.toml"
 
 
@@ -49,13 +49,13 @@ def missing(sections: tuple[str, ...], error: str, *hosts: str) -> dict[str, Any
 BOTH = ("node01", "node02")
 OBSTACLES = [
     ({"python": "/opt/py/bin/python"}, OF_JOBS, NO_PYTHON,
-     "set python under [probe] of hosts.toml: /opt/py/bin/python does not run on the hosts"),
-    ({}, OF_JOBS, NOT_EXECUTABLE, "set python under [probe] of hosts.toml: python3 does not run on the hosts"),
-    ({}, OF_JOBS, NOT_INSTALLED, "set python under [probe] of hosts.toml: python3 does not run on the hosts"),
+     "set python under [probe] in hosts.toml: /opt/py/bin/python does not run on the hosts"),
+    ({}, OF_JOBS, NOT_EXECUTABLE, "set python under [probe] in hosts.toml: python3 does not run on the hosts"),
+    ({}, OF_JOBS, NOT_INSTALLED, "set python under [probe] in hosts.toml: python3 does not run on the hosts"),
     ({"python": "/opt/py/bin/python", "wrapper": ("docker", "exec", "-i", "train")}, OF_JOBS, NO_CONTAINER,
-     "correct exec or python under [probe] of hosts.toml: the jobs' Python does not start"),
+     "correct exec or python under [probe] in hosts.toml: the jobs' Python does not start"),
     ({"setup": "source /opt/env.sh"}, OF_JOBS, SLOW,
-     "correct setup under [probe] of hosts.toml: it does not finish"),
+     "correct setup under [probe] in hosts.toml: it does not finish"),
     ({}, ("hccn", "nic"), "hccn_tool is not installed, or not on PATH",
      "install the Ascend driver on node01, so that hccn_tool is on PATH"),
     ({}, NPU_SMI, "npu-smi info -m did not finish in time",
@@ -174,7 +174,7 @@ def test_a_wrong_product_is_one_finding_and_comes_next() -> None:
     assert [finding.host for finding in failed if finding.check == "HST135"] == [None]
     assert "GPU101" not in {finding.check for finding in failed}
     assert any(finding.change for finding in failed), "which would have been the next command"
-    assert then == 'set product = "atlas-a2" under [cluster] of hosts.toml' + THEN
+    assert then == 'set product = "atlas-a2" under [cluster] in hosts.toml' + THEN
 
 
 def test_the_driver_of_another_product_is_not_to_be_installed() -> None:
@@ -183,14 +183,14 @@ def test_the_driver_of_another_product_is_not_to_be_installed() -> None:
         for host in BOTH
     }
     lines, then, _ = report({"facts": facts})
-    assert then == 'set product = "nvidia" under [cluster] of hosts.toml' + THEN
+    assert then == 'set product = "nvidia" under [cluster] in hosts.toml' + THEN
     assert "    fix: correct the product first (HST135)" in lines
 
 
 def test_another_generation_on_all_hosts_comes_next() -> None:
     chips = {"chips": {str(index): {"name": "910B3"} for index in range(8)}}
     facts = {host: {"npu_smi": chips} for host in BOTH}
-    assert report({"facts": facts})[1].startswith('set product = "atlas-a2" under [cluster] of hosts.toml')
+    assert report({"facts": facts})[1].startswith('set product = "atlas-a2" under [cluster] in hosts.toml')
     assert report({"facts": {"node01": facts["node01"]}})[1] == "preflight explain NPU126"
 
 
@@ -208,4 +208,4 @@ def test_a_python_that_a_probe_could_not_start_is_to_be_set_next() -> None:
     test = {"id": "r1-1", "members": members, "outcome": "fail", "stage": "none", "ranks": dict.fromkeys(members, lost)}
     _, then, built = report({"only_these_tests": True, "tests": [test]})
     assert "PRB101" in {finding.check for finding in built.findings if finding.outcome is Outcome.FAIL}
-    assert then == "set python under [probe] of hosts.toml" + THEN
+    assert then == "set python under [probe] in hosts.toml" + THEN

@@ -96,13 +96,38 @@ def test_findings_that_differ_are_not_folded() -> None:
 
 def test_a_folded_finding_says_only_what_holds_for_all() -> None:
     def fault(device: int, peer: str) -> Finding:
-        return replace(finding(FAIL, f"node01: device {device}: Fault", device=device), cause=f"{peer} is not reached",
-                       remedy=f"ping {peer}")  # fmt: skip
+        of_device = finding(FAIL, f"node01: device {device}: Fault", device=device)
+        return replace(of_device, cause=f"{peer} is not reached", remedy="ping it", commands=(f"ping {peer}",))
 
     shown = "\n".join(lines(fault(0, "10.0.0.1"), fault(1, "10.0.0.2")))
     assert "likely" not in shown
-    assert "fix: ping 10.0.0.1 (do the same for the others)" in shown
+    assert "fix: ping it (do the same for the other devices)\n      ping 10.0.0.1" in shown
     assert "likely cause: 10.0.0.1 is not reached" in "\n".join(lines(fault(0, "10.0.0.1"), fault(1, "10.0.0.1")))
+
+
+def test_advice_without_a_command_counts_for_others_only_where_it_names_the_host() -> None:
+    def shown(*remedies: str) -> str:
+        hosts = ("node01", "node02")
+        faults = (replace(finding(FAIL, f"{h}: lost", h), remedy=r) for h, r in zip(hosts, remedies, strict=True))
+        return "\n".join(lines(*faults))
+
+    assert "fix: reboot node01 (do the same for the other hosts)" in shown("reboot node01", "reboot node02")
+    assert "do the same" not in shown("check the switch", "check the rail")
+
+
+def test_fixes_beyond_the_first_three_are_counted() -> None:
+    shown = lines(*(replace(finding(FAIL, f"fault {n}"), remedy=f"repair {n}") for n in range(5)))
+    assert [line for line in shown if "fix" in line] == [
+        *(f"    fix: repair {n}" for n in range(3)),
+        "    … and 2 more fixes: -o json lists all",
+    ]
+
+
+def test_a_found_value_of_the_summary_is_not_repeated() -> None:
+    shown = lines(replace(finding(FAIL, "node01: MTU is 1500"), expected="9000", found="1500"))
+    assert "      expected 9000" in shown
+    shown = lines(replace(finding(FAIL, "node01: MTU is 1500"), expected="9000", found="150"))
+    assert "      expected 9000; found 150" in shown
 
 
 def test_only_the_subject_in_front_is_folded_away() -> None:

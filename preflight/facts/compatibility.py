@@ -117,7 +117,7 @@ def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
     if not name or not made_for or name == made_for or (name in CLOSE_CANN and made_for in _CLOSE_BUILDS):
         return ""
     builds = " or ".join(TORCH_NPU[name])
-    return f"torch_npu {torch_npu} is made for CANN {made_for}. CANN {cann} needs torch_npu {builds}"
+    return f"torch_npu {torch_npu} is made for CANN {made_for}. The torch_npu for CANN {cann} is {builds}"
 
 
 def cann_of(torch_npu: str) -> str:

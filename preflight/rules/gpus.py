@@ -81,7 +81,9 @@ def gone(nvidia: Nvidia) -> dict[str, str]:
     answer = nvidia.gpus.value
     shown = {gpu.bus for gpu in answer.gpus} if answer and not answer.cut else set()
     return {
-        gpu.bus: "is on the PCI bus, but not in nvidia-smi" if gpu.answers else "no longer answers on the PCI bus"
+        gpu.bus: "is on the PCI bus, but nvidia-smi does not list it"
+        if gpu.answers
+        else "no longer answers on the PCI bus"
         for gpu in _own(nvidia)
         if not gpu.answers or (shown and gpu.bus not in shown and not nvidia.contained)
     }

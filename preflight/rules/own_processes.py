@@ -35,13 +35,3 @@ def agents(os: Os | None) -> Owner:
 def show_run(pid: int | None) -> str:
     """Return the command that shows another run of preflight."""
     return f"ps -o pid,user,lstart,args {f'-p {pid}' if pid else '-C preflight-agent'}"
-
-
-def end(host: str, pid: int, otherwise: str = "") -> str:
-    """Return the remedy for a process of a job, or of no known owner. `otherwise`: an alternative to ending it."""
-    return f"on {host}: kill {pid}{f', or {otherwise}' if otherwise else ''}"
-
-
-def wait(host: str, pid: int | None = None) -> str:
-    """Return the remedy for a process of another run of preflight."""
-    return f"wait until the other preflight run has ended; on {host}: {show_run(pid)} shows it"

@@ -47,7 +47,7 @@ def with_block(text: str, lines: Sequence[str]) -> str:
     if BEGIN not in bare and END not in bare:
         return with_last_lines(text, block) if block else text
     if bare.count(BEGIN) != 1 or bare.count(END) != 1 or bare.index(END) < bare.index(BEGIN):
-        raise BlockDamagedError(f"the lines {BEGIN!r} and {END!r} are not there exactly once each, in this order")
+        raise BlockDamagedError(f"the lines {BEGIN!r} and {END!r} must each occur exactly once, in this order")
     return "".join([*rows[: bare.index(BEGIN)], block, *rows[bare.index(END) + 1 :]])
 
 

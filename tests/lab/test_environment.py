@@ -85,7 +85,7 @@ def test_a_limit_that_would_lock_everybody_out_is_not_written(lab: LabHandle) ->
         before = state(lab)
         body = configure(lab, code=1)
         (reason,) = {finding["summary"][8:] for finding in body["findings"] if finding["outcome"] == "fail"}
-        assert re.match(r"nofile = 2000000000 exceeds fs\.nr_open \(\d+\), so it is not written", reason)
+        assert re.match(r"nofile = 2000000000 in the inventory exceeds fs\.nr_open \(\d+\), so preflight ", reason)
         assert state(lab) == before
     finally:
         text = lab.inventory.read_text()

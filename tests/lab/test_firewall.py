@@ -662,8 +662,8 @@ def test_a_sender_whose_output_chain_drops_is_told_once(three: LabHandle) -> Non
         nft(three, "node03", "delete table inet out\n")
     (told,) = (finding for finding in body["findings"] if finding["outcome"] == "fail")
     assert (told["check"], told["host"]) == ("FWL104", "node03")
-    assert told["summary"] == "node03: connections to 2 other hosts fail, but other hosts reach them"
-    assert "check the output chain of node03, then security groups of the cloud" in told["remedy"]
+    assert told["summary"] == "node03: connections to 2 other hosts fail, but other hosts can reach these hosts"
+    assert "check the output chain on node03, then the cloud's security groups" in told["remedy"]
     assert [command.endswith("iptables -S OUTPUT") for command in told["commands"]] == [False, True]
 
 

@@ -209,13 +209,13 @@ def test_what_cannot_be_fixed_is_said_with_the_file_and_the_way_out(configured: 
     assert {finding["check"] for finding in failed.values()} == {"PRT102"}
     of_story = {layout.story: failed[host] for host, layout in NAMES.items() if layout.left}
     vendors = of_story["a vendor's list behind ours"]
-    assert f"{LIB}/99-vendor.conf decides" in vendors["summary"]
+    assert f"because of {LIB}/99-vendor.conf, which preflight does not change" in vendors["summary"]
     assert f"copy {LIB}/99-vendor.conf to {ETC} under the same name" in vendors["remedy"]
     too_long = of_story["1,000 single ports, of which sysctl loads a part"]
-    assert "The kernel takes 4094 in one write, so nothing is changed" in too_long["summary"]
+    assert "The kernel accepts at most 4094 characters, so nothing is changed" in too_long["summary"]
     comment = of_story["a comment"]
-    assert f"{ETC}/50-site.conf sets {KEY} to '7000 # of the proxy', which the kernel refuses" in comment["summary"]
-    assert f"correct that line of {ETC}/50-site.conf" in comment["remedy"]
+    assert f"{ETC}/50-site.conf sets {KEY} to '7000 # of the proxy', which the kernel rejects" in comment["summary"]
+    assert f"correct {KEY} in {ETC}/50-site.conf" in comment["remedy"]
 
 
 @HOSTS
@@ -263,7 +263,7 @@ def test_a_list_that_one_write_cannot_take_is_refused_before_anything_is_written
     try:
         done = configure(lab, "node01")
         assert done.returncode == 1
-        assert "The kernel takes 4094 in one write, so nothing is changed" in " ".join(done.stdout.split())
+        assert "The kernel accepts at most 4094 characters, so nothing is changed" in " ".join(done.stdout.split())
         assert lab.ssh("node01", f"cat {KERNEL}").stdout.strip() == before
     finally:
         lab.ssh("node01", f"echo {BEFORE} > {KERNEL}")

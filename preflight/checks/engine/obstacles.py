@@ -8,8 +8,8 @@ from preflight.model.finding import Finding
 from preflight.model.host_command import on_host
 from preflight.model.outcome import Outcome
 
-_BLIND = re.compile(r"could not (?:be checked|be read|try to connect to it): (.*)", re.DOTALL)
-_OF_PEER = "could not try to connect to it: "
+_BLIND = re.compile(r"could not (?:be checked|be read|test a connection to this host): (.*)", re.DOTALL)
+_OF_PEER = "could not test a connection to this host: "
 # A status of 128 and more is that of a signal. Python was killed, and is not at fault.
 _NO_ANSWER = re.compile(
     r"the (?:program on the host exited with (?:1[01]\d|12[0-7]|\d\d?) and gave no answer"

@@ -33,33 +33,35 @@ def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
     value, device_count, name = job.variables.get(_VISIBLE), len(job.devices), scribe.host.name
     if value is None:
         return
-    subject = f"{name}: {_VISIBLE} is {quote(value)}"
+    subject = f"{name}: {_VISIBLE} is {quote(value)} in the jobs' environment"
     visible, is_rising_list = _parse(value)
     beyond = max(visible, default=0) >= device_count
     if not device_count:
-        yield scribe.unknown(f"{subject}, but no /dev/davinciN is visible where jobs run")
+        yield scribe.unknown(f"{subject}, but jobs see no /dev/davinciN device")
     elif beyond or not visible:
         yield scribe.bad(
-            f"{subject}, but the devices where jobs run are 0 to {device_count - 1}",
+            f"{subject}, but jobs see devices 0 to {device_count - 1}",
             found=value,
             expected=f"0 to {device_count - 1}",
-            cause="the host's numbers, although a container counts from 0" if job.contained and beyond else "",
-            remedy=f"use numbers from 0 to {device_count - 1}, or unset {_VISIBLE}",
+            cause="the host's device numbers were used, but a container counts its devices from 0"
+            if job.contained and beyond
+            else "",
+            remedy=f"set {_VISIBLE} in the job script to numbers from 0 to {device_count - 1}, or unset it",
         )
     elif not is_rising_list:
         yield scribe.warn(
-            f"{subject}, which is not a list of rising numbers, so a part of it is ignored",
+            f"{subject}. This is not an ascending list such as 0,1,2,3, so the runtime ignores a part of it",
             found=value,
-            expected="a list such as 0,1,2,3",
-            remedy=f"set {_VISIBLE}={','.join(map(str, sorted(set(visible))))}",
+            expected="an ascending list such as 0,1,2,3",
+            remedy=f"set {_VISIBLE}={','.join(map(str, sorted(set(visible))))} in the job script",
         )
     elif len(visible) < len(scribe.host.devices):
         planned = len(scribe.host.devices)
         yield scribe.warn(
-            f"{subject}, so jobs see {len(visible)} of the inventory's {planned} devices",
+            f"{subject}, so jobs see only {len(visible)} of the {planned} devices in the inventory",
             found=value,
             expected=f"{planned} devices",
-            remedy=f"unset {_VISIBLE}, or remove the other devices from the inventory",
+            remedy=f"unset {_VISIBLE} in the job script, or remove the other devices from the inventory",
         )
 
 
@@ -94,21 +96,20 @@ def cann_is_set_up(scribe: Here, job: Job, versions: Versions | None) -> Iterato
     missing = [] if home else ["ASCEND_HOME_PATH"]
     missing += [] if job.variables.get("ASCEND_OPP_PATH") else ["ASCEND_OPP_PATH"]
     folders = job.variables.get("LD_LIBRARY_PATH", "").split(":")
-    remedy = "add this line to the jobs' script, and as setup under [probe] of the inventory"
+    remedy = "add this line to the job script, and set it as setup under [probe] in the inventory"
     commands = (f"source {_set_env(versions)}",)
     if missing:
         report = scribe.bad if scribe.cluster.probe.setup else scribe.warn
         yield report(
-            f"{scribe.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set where jobs run",
-            expected="set",
-            found="not set",
+            f"{scribe.host.name}: {' and '.join(missing)} {'are' if len(missing) > 1 else 'is'} not set "
+            "in the jobs' environment",
             cause="CANN's set_env.sh is not sourced",
             remedy=remedy,
             commands=commands,
         )
     elif not any(folder.startswith(home.rstrip("/") + "/") for folder in folders):
         yield scribe.warn(
-            f"{scribe.host.name}: no folder of LD_LIBRARY_PATH is below ASCEND_HOME_PATH ({quote(home)}), so "
+            f"{scribe.host.name}: LD_LIBRARY_PATH contains no folder under ASCEND_HOME_PATH ({quote(home)}), so "
             "libhccl.so is found only through ld.so.conf",
             found=job.variables.get("LD_LIBRARY_PATH", "not set"),
             expected=f"{home}/lib64",

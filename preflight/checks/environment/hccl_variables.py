@@ -60,10 +60,10 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
         slip = meant(name)
         if slip:
             yield scribe.warn(
-                f"{scribe.host.name}: HCCL has no variable {name}, did you mean {slip}?",
+                f"{scribe.host.name}: HCCL has no variable {name}. Did you mean {slip}?",
                 found=name,
                 expected=slip,
-                remedy=f"set {slip} instead of {name}",
+                remedy=f"set {slip} instead of {name} in the jobs' environment",
             )
         if name not in RULES:
             continue
@@ -72,22 +72,25 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
             yield scribe.warn(
                 f"{scribe.host.name}: {name} has no effect on {scribe.cluster.product}",
                 found=quote(value),
-                remedy=f"unset {name}",
+                remedy=f"unset {name} in the jobs' environment",
             )
         elif not allowed.allows(value):
             yield scribe.bad(
-                f"{scribe.host.name}: {name} is {quote(value)}, expected {allowed.wants}",
+                f"{scribe.host.name}: {name} is {quote(value) if value else 'empty'}, but it accepts only "
+                f"{allowed.wants}",
                 expected=allowed.wants,
                 found=value,
-                remedy=f"correct {name}, or unset it",
+                remedy=f"correct {name} in the jobs' environment, or unset it",
             )
         elif allowed.advised and int(value) > allowed.advised:
             yield scribe.warn(
-                f"{scribe.host.name}: {name} is {quote(value)}, the vendor advises at most {allowed.advised}",
+                f"{scribe.host.name}: {name} is {quote(value)}, but the vendor recommends at most {allowed.advised}",
                 found=value,
                 expected=f"at most {allowed.advised}",
-                evidence=("every connection uses that many queue pairs (EI0007)",),
-                remedy=f"lower {name}, or unset it",
+                evidence=(
+                    "every connection uses this number of queue pairs, and jobs end with EI0007 if none is left",
+                ),
+                remedy=f"lower {name} in the jobs' environment, or unset it",
             )
 
 
@@ -113,7 +116,12 @@ def together(scribe: Here, job: Job) -> Iterator[Finding]:
         *watchdog_conflicts("HCCL", job.variables),
         *_timeout_conflicts(variables),
     ):
-        yield scribe.finding(outcome, f"{scribe.host.name}: {problem}", host=scribe.host.name, remedy=remedy)
+        yield scribe.finding(
+            outcome,
+            f"{scribe.host.name}: {problem}",
+            host=scribe.host.name,
+            remedy=f"{remedy} in the jobs' environment",
+        )
 
 
 Problem = tuple[Outcome, str, str]  # outcome, problem, remedy
@@ -124,14 +132,20 @@ def _switch_conflicts(variables: JobVariables) -> Iterator[Problem]:
     both_allowed = all(variables.get(name, "0") in ("0", "1") for name in _SWITCHES)  # else ENV104 reports it
     if both_allowed and (pcie, roce) not in _SUPPORTED:
         pair = " and ".join(f"{name}={variables.get(name, '(unset)')}" for name in _SWITCHES)
-        yield Outcome.FAIL, f"HCCL does not support {pair} together", "set exactly one of the two to 1, or unset both"
+        yield (
+            Outcome.FAIL,
+            f"HCCL does not support {pair} together",
+            "set exactly one of these variables to 1, or unset both",
+        )
 
 
 def _connection_conflicts(variables: JobVariables) -> Iterator[Problem]:
     """Yield the problems of ports and whitelist."""
     first = variables.number("HCCL_IF_BASE_PORT")
     if not variables.get("HCCL_HOST_SOCKET_PORT_RANGE") and first + HCCL_PORTS - 1 > 65535:
-        problem = f"HCCL_IF_BASE_PORT={first} is too high, as HCCL needs {HCCL_PORTS} ports from there up to 65535"
+        problem = (
+            f"HCCL_IF_BASE_PORT={first} is too high, because the last of HCCL's {HCCL_PORTS} ports would exceed 65535"
+        )
         yield Outcome.FAIL, problem, "set HCCL_IF_BASE_PORT=60000"
     file, disabled = variables.get("HCCL_WHITELIST_FILE"), variables.get("HCCL_WHITELIST_DISABLE", "1")
     if disabled == "0" and not file:
@@ -164,10 +178,10 @@ def watchdog_conflicts(library: str, variables: Mapping[str, str]) -> Iterator[P
     if blocking == "1" and (handling in ("1", "2", "3") or desync == "1"):
         overridden = f"{library}_ASYNC_ERROR_HANDLING and {library}_DESYNC_DEBUG"
         problem = f"{library}_BLOCKING_WAIT=1 turns off {overridden}, although one of them is set"
-        yield Outcome.WARN, problem, f"unset TORCH_{library}_BLOCKING_WAIT, or unset the others"
+        yield Outcome.WARN, problem, f"unset TORCH_{library}_BLOCKING_WAIT, or unset the other two"
     elif desync == "1" and handling == "0":
-        problem = f"{library}_DESYNC_DEBUG=1 turns on {library}_ASYNC_ERROR_HANDLING, although it is set to 0"
-        yield Outcome.WARN, problem, "unset one of the two"
+        problem = f"{library}_DESYNC_DEBUG=1 turns on {library}_ASYNC_ERROR_HANDLING, which is set to 0"
+        yield Outcome.WARN, problem, "unset one of these variables"
 
 
 def _timeout_conflicts(variables: JobVariables) -> Iterator[Problem]:
@@ -211,17 +225,15 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             continue
         values = {host: allowed.meaning(job_of_host.variables.get(name)) for host, job_of_host in job.items()}
         for odd in odd_ones(values):
-            own_value, usual_value = (
-                job[host].variables.get(name, allowed.default) or "not set" for host in (odd.host, odd.others[0])
-            )
+            own, usual = (job[host].variables.get(name, allowed.default) for host in (odd.host, odd.others[0]))
+            own_value, usual_value = (quote(value) if value else "not set" for value in (own, usual))
             yield scribe.finding(
                 allowed.unequal,
-                f"{odd.host}: {name} is {quote(own_value)}, but {quote(usual_value)} on {odd.elsewhere}",
+                f"{odd.host}: {name} is {own_value} here and {usual_value} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
-                expected="the same everywhere",
-                found=own_value,
-                remedy=f"set {name} to the same value on all hosts",
+                found=own or "not set",
+                remedy=f"set {name} to the same value in the jobs' environment on all hosts",
             )
     yield from _own_address(scribe, job)
 
@@ -232,13 +244,13 @@ def _own_address(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         address = job_of_host.variables.get("HCCL_IF_IP")
         if address and (first_host := first.setdefault(address, host)) != host:
             yield scribe.bad(
-                f"{host}: HCCL_IF_IP is {quote(address)}, the same as on {first_host}",
+                f"{host}: HCCL_IF_IP is {quote(address)} here and on {first_host}, but must be each host's own address",
                 host=host,
                 peer=first_host,
                 expected="the host's own address",
                 found=address,
                 cause="the value was copied from one host to the other",
-                remedy="unset HCCL_IF_IP, or set it to the address of each host",
+                remedy="unset HCCL_IF_IP in the jobs' environment, or set it to each host's own address",
             )
 
 
@@ -262,10 +274,11 @@ def inventory_ports(scribe: Here, job: Job) -> Iterator[Finding]:
         setting = f"HCCL_HOST_SOCKET_PORT_RANGE={ranges}" if ranges else f"HCCL_IF_BASE_PORT={first}"
         wanted = scribe.cluster.hccl_host_range or str(scribe.cluster.hccl_ports)
         yield scribe.bad(
-            f"{scribe.host.name}: jobs set {quote(setting)}, but the inventory's ports of HCCL are {wanted}",
+            f"{scribe.host.name}: the jobs' environment sets {quote(setting)}, but the inventory's HCCL ports are "
+            f"{wanted}",
             expected=wanted,
             found=setting,
-            remedy="use the same ports in the variable and under [ports] of the inventory",
+            remedy="set the same HCCL ports in the jobs' environment and under [ports] in the inventory",
         )
 
 

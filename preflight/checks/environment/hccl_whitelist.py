@@ -46,21 +46,23 @@ def _missing_addresses(
 ) -> Iterator[Finding]:
     """Yield the finding about one host's whitelist. `wanted`: address → its host."""
     if file is None or file.error:
-        yield scribe.unknown(f"{host}: {_FILE} {quote(path)} could not be read", host=host)
+        yield scribe.unknown(f"{host}: the HCCL whitelist {quote(path)} could not be read", host=host)
         return
     listed = _addresses(file.text) if file.kind != "missing" else Found(error="is missing")
     if listed.value is None:
-        text = f"{host}: {_FILE} {quote(path)} {listed.error}"
-        yield scribe.bad(text, host=host, found=path, remedy=f"write the file, or unset {_FILE}")
+        text = f"{host}: the HCCL whitelist {quote(path)} {listed.error}"
+        example = json.dumps({"host_ip": [*wanted][:1] or ["10.1.0.1"]})
+        remedy = f"write a JSON object such as {example} to the file, or unset {_FILE} in the jobs' environment"
+        yield scribe.bad(text, host=host, remedy=remedy)
     elif missing := [address for address in wanted if address not in listed.value]:
         yield scribe.bad(
-            f"{host}: the whitelist {quote(path)} lacks "
+            f"{host}: the HCCL whitelist {quote(path)} does not contain "
             + _some([f"{address} ({wanted[address]})" for address in missing[:_NAMED]], len(missing)),
             host=host,
             peer=wanted[missing[0]],
-            expected=f"{len(wanted)} addresses",
-            found=f"{len(wanted) - len(missing)} of them",
-            remedy=f"add these addresses to host_ip of {path}: {_some(missing[:_ADDED], len(missing))}",
+            expected=f"{len(wanted)} host addresses",
+            found=f"{len(wanted) - len(missing)} host addresses",
+            remedy=f"add these addresses to host_ip in {path}: {_some(missing[:_ADDED], len(missing))}",
         )
 
 
@@ -70,8 +72,8 @@ def _addresses(text: str) -> Found[frozenset[str]]:
     try:
         document: Any = json.loads(text)
         return Found(frozenset(str(ip_address(address)) for address in document["host_ip"]))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        return Found(error=f"is not a whitelist (an object with the addresses in host_ip): {quote(str(error))}")
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Found(error="is not a JSON object with a list of addresses in host_ip")
 
 
 def _some(shown: Sequence[str], count: int) -> str:

@@ -25,7 +25,7 @@ from preflight.rules.setup_files import (
     with_others,
 )
 
-_NOT_REQUESTED = "not requested under [host_setup] of the inventory"
+_NOT_REQUESTED = "not requested under [host_setup] in the inventory"
 _CONFIGURE = ("preflight configure-environment",)
 # The header of a file that cloud-init renders at every boot.
 _CLOUD_INIT = "'manage_etc_hosts' as True"
@@ -49,12 +49,14 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
     try:
         after = with_block(before, scribe.cluster.host_lines if wanted else ())
     except BlockDamagedError as error:
-        yield scribe.bad(f"{name}: {HOSTS_FILE}: {error}", remedy="remove preflight's lines from the file manually")
+        yield scribe.bad(
+            f"{name}: in {HOSTS_FILE}, {error}", remedy=f"remove preflight's lines from {HOSTS_FILE} manually"
+        )
         return
     if wanted and _CLOUD_INIT in before:
         yield scribe.warn(
-            f"{name}: cloud-init rewrites {HOSTS_FILE} at every boot, without preflight's lines",
-            remedy="set manage_etc_hosts: false in a file of /etc/cloud/cloud.cfg.d",
+            f"{name}: cloud-init rewrites {HOSTS_FILE} at every boot and drops preflight's lines",
+            remedy="set manage_etc_hosts: false in a file in /etc/cloud/cloud.cfg.d",
         )
     if after == before:
         if not wanted:
@@ -62,9 +64,8 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
     elif wanted:
         state = "outdated" if ours(before) else "missing"
         yield scribe.bad(
-            f"{name}: the cluster's names in {HOSTS_FILE} are {state}",
-            found=state,
-            remedy="write the cluster's names",
+            f"{name}: the cluster's host names in {HOSTS_FILE} are {state}",
+            remedy=f"write the cluster's host names to {HOSTS_FILE}",
             commands=_CONFIGURE,
             change=_change(scribe, HOSTS_FILE, environment.hosts, after),
         )
@@ -94,11 +95,12 @@ def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]
     setup, name = scribe.cluster.setup, scribe.host.name
     if environment.nr_open is not None and setup.nofile > environment.nr_open:
         yield scribe.bad(
-            f"{name}: nofile = {setup.nofile} exceeds fs.nr_open ({environment.nr_open}), so it is not written",
+            f"{name}: nofile = {setup.nofile} in the inventory exceeds fs.nr_open ({environment.nr_open}), so "
+            "preflight does not write it",
             expected=f"at most {environment.nr_open}",
             found=str(setup.nofile),
-            evidence=("pam_limits would refuse every login with such a limit",),
-            remedy=f"set nofile = {environment.nr_open} under [host_setup] of the inventory, or raise fs.nr_open "
+            evidence=("with this limit, pam_limits would refuse every login",),
+            remedy=f"set nofile = {environment.nr_open} under [host_setup] in the inventory, or raise fs.nr_open "
             "permanently",
         )
         return
@@ -106,9 +108,9 @@ def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]
     yield from _own_file(scribe, LIMITS_FILE, text, with_others(text, limits_file(setup), LIMITS_LINE))
     for path, line in lower_limits(setup, environment.limits_files):
         yield scribe.warn(
-            f"{name}: {path} sets a lower limit, which overrides the inventory's: {line}",
+            f"{name}: {path} overrides the inventory's limit with a lower one: {line}",
             found=line,
-            remedy=f"remove the line from {path}, if jobs need the limits of the inventory",
+            remedy=f"remove this line from {path} if jobs need the inventory's limits",
         )
 
 
@@ -138,7 +140,7 @@ def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -
         matches = ", ".join(interfaces) or "no interface"
         yield scribe.unknown(
             f"{scribe.host.name}: {PROFILE_FILE} needs the host NIC, but the inventory's nic {nic} matches {matches} "
-            "(HST103)"
+            "(see HST103)"
         )
         return
     wanted = profile_file(scribe.cluster, interfaces[0] if interfaces else "")
@@ -156,8 +158,7 @@ def _own_file(scribe: Here, path: str, before: str | None, after: str | None) ->
         state = "does not exist" if before is None else "differs from the inventory"
         yield scribe.bad(
             f"{scribe.host.name}: {path} {state}",
-            found=state,
-            remedy="write the file",
+            remedy=f"write {path}",
             commands=_CONFIGURE,
             change=_change(scribe, path, before, after),
         )
@@ -165,7 +166,7 @@ def _own_file(scribe: Here, path: str, before: str | None, after: str | None) ->
 
 def _removal(scribe: Here, place: str, change: Change) -> Finding:
     text = f"{scribe.host.name}: preflight wrote {place}, but the inventory no longer requests it"
-    return scribe.warn(text, remedy="remove it", commands=_CONFIGURE, change=change)
+    return scribe.warn(text, remedy=f"remove {place}", commands=_CONFIGURE, change=change)
 
 
 def _change(scribe: Here, path: str, before: str | None, after: str | None) -> Change:

@@ -34,16 +34,15 @@ def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 digests[host] = file.digest
         if digests and not any(digests.values()):
             for host in digests:
-                yield scribe.bad(f"{host}: {path} is missing where jobs run", host=host, found="missing")
+                remedy = f"copy {path} to every host, or correct its path under [job] in the inventory"
+                yield scribe.bad(f"{host}: {path} is missing where jobs run", host=host, remedy=remedy)
             continue
         for odd in odd_ones(digests):
             yield scribe.bad(
                 f"{odd.host}: {path} {_difference(odd)}",
                 host=odd.host,
                 peer=odd.others[0],
-                expected="the same on every host",
-                found=odd.value[:16] or "missing",
-                remedy=f"copy {path} again from a host that has the right one",
+                remedy=f"copy {path} again from a host with the correct copy",
             )
 
 
@@ -56,8 +55,12 @@ def _error(file: SeenFile) -> str:
 
 def _difference(odd: Odd[str]) -> str:
     if not odd.value:
-        return f"is missing where jobs run, but present on {odd.elsewhere}"
-    return f"is present, but missing on {odd.elsewhere}" if not odd.usual else f"differs from that on {odd.elsewhere}"
+        return f"is missing here and present on {odd.elsewhere}"
+    return (
+        f"is present here and missing on {odd.elsewhere}"
+        if not odd.usual
+        else f"differs from the copy on {odd.elsewhere}"
+    )
 
 
 # Types of file systems that are one host's own; all others are shared (nfs4, lustre, gpfs, ceph, fuse.glusterfs …).
@@ -104,13 +107,13 @@ def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         project = job_of_host.project
         if project is None:
             if wanted:
-                yield scribe.unknown(f"{host}: {wanted} was not checked", host=host)
+                yield scribe.unknown(f"{host}: the project folder {wanted} was not checked", host=host)
         elif project.error:
             yield scribe.bad(
                 f"{host}: the project folder {wanted} cannot be used where jobs run: {project.error}",
                 host=host,
                 cause="the file system is not mounted" if _is_unmounted(project) else "",
-                remedy="mount it as on the other hosts",
+                remedy="mount the file system as on the other hosts",
                 commands=(scribe.on(host, f"findmnt -T {shlex.quote(wanted)}"),),
             )
         else:
@@ -120,7 +123,7 @@ def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     environments = {
         host: _filesystem(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment
     }
-    remedy = "install the Python of probe.python in the same way on every host"
+    remedy = "install the jobs' Python (probe.python in the inventory) in the same way on every host"
     yield from _other_filesystems(environments, "the jobs' Python", remedy, scribe.warn)
 
 
@@ -129,11 +132,9 @@ def _other_filesystems(
 ) -> Iterator[Finding]:
     for odd in odd_ones(filesystems):
         yield report(
-            f"{odd.host}: {subject} is on {odd.value}. On {odd.elsewhere} it is on {odd.usual}",
+            f"{odd.host}: {subject} is on {odd.value} here and on {odd.usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
-            expected=odd.usual,
-            found=odd.value,
             remedy=remedy,
         )
 
@@ -169,7 +170,6 @@ def imports(scribe: Here, job: Job) -> Iterator[Finding]:
     if missing:
         prefix = f" in {job.environment.path}" if job.environment else ""
         yield scribe.bad(
-            f"{scribe.host.name}: the jobs' Python{prefix} does not find {', '.join(missing)}",
-            found="missing",
-            remedy=f"install {', '.join(missing)} for the jobs' Python, or correct [probe] of the inventory",
+            f"{scribe.host.name}: the jobs' Python{prefix} cannot find {', '.join(missing)}",
+            remedy=f"install {', '.join(missing)} for the jobs' Python, or correct [probe] in the inventory",
         )

@@ -4,6 +4,7 @@ They come from the jobs' environment and from NCCL's own files. HST117 checks th
 
 from collections.abc import Iterator, Mapping
 
+from preflight.attribution.culprit_words import counted
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.environment.hccl_variables import Problem, watchdog_conflicts
 from preflight.checks.shared.majority import odd_ones
@@ -50,47 +51,59 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
         yield scribe.bad(f"{scribe.host.name}: {problem}", remedy=remedy)
 
 
+def _source(job: Job, name: str) -> str:
+    """Return the place that sets a variable."""
+    return job.nccl_files.get(name) or "the jobs' environment"
+
+
+def _value(job: Job, name: str) -> str:
+    return job.told(name).removeprefix(f"{name}=") if name in job.variables else "not set"
+
+
 def _unusable_values(job: Job) -> Iterator[tuple[str, str]]:
     for name, value in job.variables.items():
         if not name.startswith("NCCL_"):
             continue
         if value and value[-1].isspace():
-            character = "a carriage return" if value.endswith("\r") else "a blank"
-            problem = f"{job.told(name)} ends in {character}, which NCCL reads as part of the value"
-            yield problem, f"remove {character} from the end of {name}"
+            character = "carriage return" if value.endswith("\r") else "space"
+            problem = f"{job.told(name)} ends with a {character}, which NCCL reads as part of the value"
+            yield problem, f"remove the {character} from the end of {name} in {_source(job, name)}"
         elif name in NUMBERS and value and number(value) is None:
             problem = f"{job.told(name)} is not a number, so NCCL reads its leading digits, 0 or the default"
-            yield problem, f"set {name} to a number, or unset it"
+            yield problem, f"set {name} to a number in {_source(job, name)}, or unset it"
 
 
 def _ignored_settings(job: Job) -> Iterator[tuple[str, str]]:
     """Yield the family and the lines of NCCL's files that have no effect."""
     family = job.variables.get("NCCL_SOCKET_FAMILY")
     if family and family not in FAMILIES:
-        problem = f"{job.told('NCCL_SOCKET_FAMILY')} is neither {' nor '.join(FAMILIES)}, so NCCL uses any family"
-        yield problem, "set NCCL_SOCKET_FAMILY=AF_INET, or unset it"
+        problem = (
+            f"{job.told('NCCL_SOCKET_FAMILY')} is neither {' nor '.join(FAMILIES)}, so NCCL uses any address family"
+        )
+        yield problem, f"set NCCL_SOCKET_FAMILY=AF_INET in {_source(job, 'NCCL_SOCKET_FAMILY')}, or unset it"
     for path, name in job.nccl_ignored:
-        problem = f"{path}: the line of {quote(name)} sets no NCCL variable, as it needs a plain name before the ="
-        yield problem, f"write {name.split()[-1]}=value there, without blanks and without export"
+        problem = f"the line {quote(name)} in {path} sets no NCCL variable, because it needs a plain name before the ="
+        yield problem, f"write {name.split()[-1]}=value in {path}, without spaces and without export"
 
 
 def _unusable_files(job: Job) -> Iterator[tuple[str, str]]:
     for name in READ_BY:
         if error := _error(job.files.get(job.variables.get(name, "")), "file"):
-            yield f"{job.told(name)}: {error}, and NCCL does not report it", f"correct {name}"
+            problem = f"{job.told(name)} cannot be read, because {error}. NCCL does not report this"
+            yield problem, f"correct {name} in {_source(job, name)}"
     for name in WRITTEN_BY:
         path = job.variables.get(name, "")
         folder = job.files.get(path.rpartition("/")[0] or "/") if path.startswith("/") else None
         if folder and (error := _error(folder, "folder")):
-            problem = f"{job.told(name)}: nothing is written there, because {error}"
-            yield problem, f"create the folder {folder.path}, or correct {name}"
+            problem = f"{job.told(name)} cannot be written, because {error}"
+            yield problem, f"create the folder {folder.path}, or correct {name} in {_source(job, name)}"
 
 
 def _error(file: SeenFile | None, noun: str) -> str:
     """Return why a collected file or folder cannot be used; "" if it can."""
     if file is None:
         return ""
-    return file.error or (f"there is no such {noun}" if file.kind == "missing" else "")
+    return file.error or (f"the {noun} does not exist" if file.kind == "missing" else "")
 
 
 def _old_names(job: Job) -> Iterator[tuple[str, str]]:
@@ -103,8 +116,10 @@ def _old_names(job: Job) -> Iterator[tuple[str, str]]:
     for old in RENAMED:
         name, right_name = (old, f"TORCH_{old}") if new else (f"TORCH_{old}", old)
         if name in job.variables and right_name not in job.variables:
-            behaviour = "accepts this old name, and warns" if new else "does not know this name"
-            yield f"{job.told(name)}: torch {quote(torch)} {behaviour}", f"set {right_name} instead of {name}"
+            effect = "has an old name, and" if new else "has no effect, because"
+            behaviour = "warns about it" if new else "does not know this name"
+            problem = f"{job.told(name)} {effect} torch {quote(torch)} {behaviour}"
+            yield problem, f"set {right_name} instead of {name} in {_source(job, name)}"
 
 
 @host_check("ENV114", "NCCL and PyTorch variable combinations", products=NVIDIA)
@@ -121,20 +136,25 @@ def together(scribe: Here, job: Job) -> Iterator[Finding]:
 
     Fix: Apply the fix in the finding, in the jobs' start script or the image.
     """
-    for outcome, problem, remedy in (*_conflicts(job), *watchdog_conflicts("NCCL", job.variables)):
+    for outcome, problem, remedy in (*_conflicts(job), *_watchdog(job)):
         yield scribe.finding(outcome, f"{scribe.host.name}: {problem}", host=scribe.host.name, remedy=remedy)
+
+
+def _watchdog(job: Job) -> Iterator[Problem]:
+    for outcome, problem, remedy in watchdog_conflicts("NCCL", job.variables):
+        yield outcome, problem, f"{remedy} in the jobs' environment"
 
 
 def _conflicts(job: Job) -> Iterator[Problem]:
     variables = job.variables
     if variables.get("NCCL_NET", "").lower() == "ib" and is_on(variables, "NCCL_IB_DISABLE"):
         problem = f"{job.told('NCCL_NET')} requires RDMA, but {job.told('NCCL_IB_DISABLE')} disables it"
-        yield Outcome.FAIL, problem, "unset NCCL_IB_DISABLE or NCCL_NET"
+        yield Outcome.FAIL, problem, f"unset NCCL_IB_DISABLE in {_source(job, 'NCCL_IB_DISABLE')}"
     if number(variables.get("TORCH_NCCL_TRACE_BUFFER_SIZE", "")) == 0 and is_on(
         variables, "TORCH_NCCL_DUMP_ON_TIMEOUT"
     ):
         problem = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 has nothing to write, because TORCH_NCCL_TRACE_BUFFER_SIZE is 0"
-        yield Outcome.WARN, problem, "set TORCH_NCCL_TRACE_BUFFER_SIZE=2000"
+        yield Outcome.WARN, problem, "set TORCH_NCCL_TRACE_BUFFER_SIZE=2000 in the jobs' environment"
     visible = [word.strip() for word in variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if word.strip()]
     repeated = next((word for index, word in enumerate(visible) if word in visible[:index]), None)
     if repeated:
@@ -163,15 +183,16 @@ def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"):
         if is_on(variables, name):
             yield scribe.bad(
-                f"{scribe.host.name}: {job.told(name)} makes the GPUs of a host use a slower path to each other",
+                f"{scribe.host.name}: {job.told(name)} makes the GPUs on this host exchange data over a slower path",
                 found=variables[name],
-                remedy=f"unset {name}, unless jobs on this host need it",
+                remedy=f"unset {name} in {_source(job, name)}, unless jobs on this host need it",
             )
     if variables.get("NCCL_COMM_ID"):
         yield scribe.bad(
-            f"{scribe.host.name}: {job.told('NCCL_COMM_ID')} makes every communicator use this one port",
+            f"{scribe.host.name}: {job.told('NCCL_COMM_ID')} makes all communicators use the same port",
             found=variables["NCCL_COMM_ID"],
-            remedy="unset NCCL_COMM_ID, as torch and MPI provide the rendezvous",
+            remedy=f"unset NCCL_COMM_ID in {_source(job, 'NCCL_COMM_ID')}, because torch and MPI provide the "
+            "rendezvous",
         )
 
 
@@ -180,14 +201,12 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
     wanted = scribe.cluster.probe.transport
     number_of_devices = len(job.rdma.devices) if job.rdma else 0
     if wanted == "ib" or (wanted != "socket" and number_of_devices):
-        suffix = f", although jobs have {number_of_devices} RDMA devices" if number_of_devices else ""
+        suffix = f", although jobs see {counted(number_of_devices, 'RDMA device')}" if number_of_devices else ""
         yield scribe.finding(
             Outcome.FAIL if wanted == "ib" else Outcome.WARN,
             f"{scribe.host.name}: {job.told(name)} limits NCCL to sockets{suffix}",
             host=scribe.host.name,
-            expected=wanted or "RDMA",
-            found=job.variables[name],
-            remedy=f'unset {name}, or set transport = "socket" under [probe] of the inventory',
+            remedy=f'unset {name} in {_source(job, name)}, or set transport = "socket" under [probe] in the inventory',
         )
 
 
@@ -218,26 +237,21 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
         if wanted == "ib":
             yield scribe.bad(
                 f"{name}: no RDMA device is visible where jobs run",
-                expected="ib",
-                found="none",
-                remedy="load the driver of the RDMA devices, or give them to the container",
+                remedy="load the RDMA driver, or pass the RDMA devices to the container",
                 commands=(scribe.on(name, "ls /sys/class/infiniband"),),
             )
         return
     if not rdma.nodes:
         in_container = {"remedy": "start the container with --device /dev/infiniband"}
-        on_host = {"remedy": "load the module ib_uverbs", "commands": (scribe.on(name, "modprobe ib_uverbs"),)}
+        on_host = {"remedy": "load the kernel module ib_uverbs", "commands": (scribe.on(name, "modprobe ib_uverbs"),)}
         yield report(
-            f"{name}: jobs see {len(rdma.devices)} RDMA devices but no /dev/infiniband/uverbs*, so NCCL uses sockets",
-            expected="/dev/infiniband/uverbs0 …",
-            found="none",
+            f"{name}: jobs see {counted(len(rdma.devices), 'RDMA device')} but no "
+            "/dev/infiniband/uverbs*, so NCCL uses sockets",
             **(in_container if job.contained else on_host),
         )
     if rdma.libibverbs:
         yield report(
-            f"{name}: NCCL cannot load libibverbs where jobs run, so it uses sockets: {quote(rdma.libibverbs)}",
-            expected="libibverbs.so.1",
-            found=rdma.libibverbs,
+            f"{name}: NCCL cannot load libibverbs where jobs run and uses sockets: {quote(rdma.libibverbs)}",
             remedy="install libibverbs1 (rdma-core) where jobs run",
         )
     yield from _device_names(scribe, job, rdma.devices)
@@ -248,9 +262,10 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
     surplus = more_than_meant(patterns, present)
     if not hcas(patterns, present):
         yield scribe.bad(
-            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} matches no RDMA device (found {', '.join(present[:16])})",
+            f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} matches no RDMA device "
+            f"(present: {', '.join(present[:16])})",
             found=patterns,
-            remedy="correct NCCL_IB_HCA, or unset it to use all devices",
+            remedy=f"correct NCCL_IB_HCA in {_source(job, 'NCCL_IB_HCA')}, or unset it to use all devices",
         )
     elif surplus:
         word, extra_devices = surplus
@@ -259,7 +274,7 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
             f"reads {word} as a prefix",
             expected=exactly(patterns),
             found=patterns,
-            remedy=f"set NCCL_IB_HCA={exactly(patterns)}",
+            remedy=f"set NCCL_IB_HCA to {exactly(patterns)} in {_source(job, 'NCCL_IB_HCA')}",
         )
 
 
@@ -284,15 +299,14 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             outcome = unequal(name, odd.value, odd.usual)
             if outcome is None:
                 continue
-            own_value, usual_value = (
-                job[host].told(name) if name in job[host].variables else "not set" for host in (odd.host, odd.others[0])
-            )
+            hosts = (odd.host, odd.others[0])
+            own_value, usual_value = (_value(job[host], name) for host in hosts)
+            places = {_source(job[host], name): None for host in hosts if name in job[host].variables}
             yield scribe.finding(
                 outcome,
-                f"{odd.host}: {name} differs: {own_value}, but {usual_value} on {odd.elsewhere}",
+                f"{odd.host}: {name} is {own_value} here and {usual_value} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
-                expected="the same everywhere",
                 found=job[odd.host].variables.get(name, "not set"),
-                remedy=f"set {name} to the same value on all hosts",
+                remedy=f"set {name} to the same value on all hosts, in {' and '.join(places)}",
             )

@@ -37,56 +37,66 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
         if path:
             fault, unreadable = _fault(path, job[host].files.get(path))
             if fault:
-                remedy = f"copy a complete table to the host, and set {_VARIABLE} to its absolute path"
-                yield scribe.bad(f"{host}: {_VARIABLE}: {fault}", host=host, found=path, remedy=remedy)
+                remedy, commands = _write_table(path)
+                text = f"{host}: the rank table {quote(path)} {fault}"
+                yield scribe.bad(text, host=host, remedy=remedy, commands=commands)
             elif unreadable:
-                yield scribe.unknown(f"{host}: {_VARIABLE}: {unreadable}", host=host)
+                yield scribe.unknown(f"{host}: the rank table {quote(path)} {unreadable}", host=host)
             else:
                 file = job[host].files[path]
                 tables[host] = file.digest or file.text
                 if file.kind == "link":
                     yield scribe.warn(
-                        f"{host}: {_VARIABLE}: {quote(path)} is a link, which HCCL's guide does not allow",
+                        f"{host}: the rank table {quote(path)} is a link, but HCCL's guide requires a plain file",
                         host=host,
-                        expected="a plain file",
-                        found="link",
-                        remedy=f"set {_VARIABLE} to the target of the link",
+                        remedy=f"set {_VARIABLE} to the link's target in the job script",
                         commands=(f'export {_VARIABLE}="$(realpath {shlex.quote(path)})"',),
                     )
         elif peer:
             yield scribe.bad(
-                f"{host}: {_VARIABLE} is not set, but {peer} has it",
+                f"{host}: {_VARIABLE} is not set, but it is set on {peer}",
                 host=host,
                 peer=peer,
                 expected=paths[peer],
                 found="not set",
-                remedy=f"set {_VARIABLE}={paths[peer]}, or unset it on all hosts",
+                remedy=f"set {_VARIABLE}={paths[peer]} in the jobs' environment, or unset it on all hosts",
             )
     for odd in odd_ones(tables):
         yield scribe.bad(
-            f"{odd.host}: the rank table differs from that of {odd.elsewhere}",
+            f"{odd.host}: the rank table differs from the one on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
-            expected="the same bytes on every host",
-            remedy="copy one table to all hosts",
+            remedy="copy the same rank table to all hosts",
         )
+
+
+def _write_table(path: str) -> tuple[str, tuple[str, ...]]:
+    """Return the remedy for a table that cannot be used, and its commands."""
+    if not path.startswith("/"):
+        return f"set {_VARIABLE} in the jobs' environment to the absolute path of the rank table", ()
+    return "write a complete rank table to all hosts", (f"preflight ranktable --push {shlex.quote(path)}",)
 
 
 def _fault(path: str, file: SeenFile | None) -> tuple[str, str]:
     """Return the fault of the host's file, or else why it could not be judged."""
     if not path.startswith("/"):
-        return f"{quote(path)} is not an absolute path", ""
+        return f"is given as a relative path in {_VARIABLE}", ""
     if file is None:
-        return "", f"{quote(path)} was not checked"
+        return "", "was not checked"
     if file.kind not in ("file", "link"):
-        return f"{quote(path)} is {'missing' if file.kind == 'missing' else f'a {file.kind}, not a plain file'}", ""
+        return "is missing" if file.kind == "missing" else f"is a {file.kind}, not a plain file", ""
     if file.kind == "link" and file.error == NOWHERE:
-        return f"{quote(path)} is a broken link", ""
+        return "is a broken link", ""
     if file.error:
-        return "", f"{quote(path)} cannot be read: {file.error}"
-    table = read(file.text)
+        return "", f"cannot be read: {file.error}"
+    return _fault_of_text(file.text), ""
+
+
+def _fault_of_text(text: str) -> str:
+    table = read(text)
     if not table.is_json:
-        return f"{quote(path)} is not JSON (no comments, no trailing commas): {table.why}", ""
-    if table.status != "completed":
-        return f"{quote(path)} has the status {quote(str(table.status))}, expected 'completed'", ""
-    return "", ""
+        return f"cannot be parsed, because {table.why}"
+    if table.status == "completed":
+        return ""
+    actual = "" if table.status is None else f" but {quote(table.status)}"
+    return f"is incomplete, because its status is not 'completed'{actual}"

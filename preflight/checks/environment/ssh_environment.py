@@ -9,7 +9,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.text import quote
 
-_NOT_READ = "~/.bashrc returns early in non-interactive shells, or only a login profile sets it"
+_NOT_READ = "~/.bashrc returns early in non-interactive shells, or only a login profile sets the variable"
 
 
 @cluster_check("HST122", "MPI launcher version", several=False)
@@ -39,12 +39,10 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
             yield _without_mpirun(scribe, host, shells_of_host.login)
     for odd in odd_ones({host: way.mpi for host, way in with_mpirun.items()}):
         yield scribe.bad(
-            f"{odd.host}: mpirun --version prints {quote(odd.value)}, but {quote(odd.usual)} on {odd.elsewhere}",
+            f"{odd.host}: mpirun --version prints {quote(odd.value)} here and {quote(odd.usual)} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
-            expected=odd.usual,
-            found=odd.value,
-            remedy="install the same Open MPI on every host",
+            remedy="install the same Open MPI release on every host",
         )
     yield from _other_folders(scribe, with_mpirun)
 
@@ -52,9 +50,9 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
 def _without_mpirun(scribe: All, host: str, login: ShellView | None) -> Finding:
     login_path = login.programs.get("mpirun") if login else ""
     return scribe.bad(
-        f"{host}: mpirun is not on PATH over ssh" + (f", but a login finds {login_path}" if login_path else ""),
+        f"{host}: ssh commands do not find mpirun on PATH"
+        + (f", but a login shell finds {login_path}" if login_path else ""),
         host=host,
-        found="not on PATH",
         cause=_NOT_READ if login_path else "",
         remedy="set PATH at the top of ~/.bashrc, or use mpirun --prefix" if login_path else "install mpirun",
     )
@@ -65,13 +63,13 @@ def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterato
     for odd in odd_ones({host: way.programs["mpirun"] for host, way in with_mpirun.items()}):
         if with_mpirun[odd.host].mpi == with_mpirun[odd.others[0]].mpi:
             yield scribe.warn(
-                f"{odd.host}: mpirun is {odd.value}, but {odd.usual} on {odd.elsewhere}",
+                f"{odd.host}: mpirun is {odd.value} here and {odd.usual} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
-                expected=odd.usual,
-                found=odd.value,
-                evidence=("started by its full path, mpirun expects its daemon in the same folder on all hosts",),
-                remedy="install it in the same folder, or start mpirun without a path",
+                evidence=(
+                    "if mpirun is started by its full path, it expects its daemon in the same folder on all hosts",
+                ),
+                remedy="install mpirun in the same folder on every host, or start it without a path",
             )
 
 
@@ -93,7 +91,7 @@ def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
     work, too.
     """
     if shells.login is None:
-        yield scribe.unknown(f"{scribe.host.name}: a login of {shells.user} could not be checked: {shells.error}")
+        yield scribe.unknown(f"{scribe.host.name}: a login shell of {shells.user} could not be checked: {shells.error}")
         return
     differences = [
         *_missing_programs(shells.over_ssh, shells.login),
@@ -101,11 +99,11 @@ def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
     ]
     if differences:
         yield scribe.bad(
-            f"{scribe.host.name}: commands over ssh as {shells.user} lack settings of a login: {differences[0]}"
+            f"{scribe.host.name}: ssh commands of {shells.user} differ from a login shell: {differences[0]}"
             + (f", and {len(differences) - 1} more" if len(differences) > 1 else ""),
             evidence=tuple(differences),
             cause=_NOT_READ,
-            remedy="set it at the top of ~/.bashrc, or in /etc/environment",
+            remedy="move these settings to the top of ~/.bashrc, or to /etc/environment",
         )
 
 
@@ -113,7 +111,7 @@ def _missing_programs(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
     for name, path in login.programs.items():
         ssh_path = over_ssh.programs.get(name, "")
         if path and path != ssh_path:
-            yield f"{name} is {path} in a login, but {ssh_path or 'not on PATH'} over ssh"
+            yield f"{name} is {path} in a login shell and {ssh_path or 'not on PATH'} over ssh"
 
 
 def _missing_variables(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
@@ -122,8 +120,8 @@ def _missing_variables(over_ssh: ShellView, login: ShellView) -> Iterator[str]:
         if name == "LD_LIBRARY_PATH":
             missing = [folder for folder in value.split(":") if folder and folder not in (ssh_value or "").split(":")]
             if missing:
-                yield f"{name} lacks {quote(':'.join(missing))} over ssh"
+                yield f"{name} does not contain {quote(':'.join(missing))} over ssh"
         elif ssh_value is None:
-            yield f"{name} is {quote(value)} in a login, but not set over ssh"
+            yield f"{name} is {quote(value)} in a login shell and not set over ssh"
         elif ssh_value != value:
-            yield f"{name} is {quote(value)} in a login, but {quote(ssh_value)} over ssh"
+            yield f"{name} is {quote(value)} in a login shell and {quote(ssh_value)} over ssh"

@@ -21,7 +21,6 @@ from preflight.rules.firewall.persistent_rules import BootFile
 
 _CONFIGURE: tuple[str, ...] = ("preflight configure-firewall",)
 _DISTURBING: tuple[str, ...] = ("preflight configure-firewall --allow-disturbing",)
-BETWEEN = "look between the hosts: security groups of the cloud, ACLs of switches and routers"
 
 
 def _place(scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None) -> GateInputs:
@@ -39,8 +38,8 @@ def _not_judged(scribe: Here, place: GateInputs) -> Finding | None:
         return scribe.skip("a single host needs no connections from other hosts")
     if not place.sources and any(True for _ in disabling.still_on(place.firewall)):
         return scribe.unknown(
-            f"{name}: the inventory does not define the networks for which the firewall has to be open",
-            remedy='set cidrs = ["CIDR"] under [cluster] of the inventory to the networks of the hosts',
+            f"{name}: the inventory does not define the networks that the firewall has to allow",
+            remedy='set cidrs under [cluster] in the inventory to the networks of the hosts, such as ["10.1.0.0/16"]',
         )
     return _foreign_networks(scribe, place.network)
 
@@ -52,13 +51,14 @@ def _foreign_networks(scribe: Here, network: Network) -> Finding | None:
     if not cidrs or any(ip in cidr for ip in own for cidr in cidrs):
         return None
     if scribe.check.id != "FWL101":
-        return scribe.skip("the host is in none of the inventory's networks, see FWL101")
+        return scribe.skip("the host is in none of the inventory's networks (see FWL101)")
     networks = ", ".join(map(str, cidrs))
     return scribe.bad(
-        f"{scribe.host.name}: no address is in cluster.cidrs ({networks}), so the firewall would open for others",
+        f"{scribe.host.name}: none of the host's addresses is in cluster.cidrs ({networks}), so the firewall would "
+        "open for other networks",
         expected=f"an address in {networks}",
         found=", ".join(str(ip) for ip in own if not (ip.is_loopback or ip.is_link_local)),
-        remedy="correct cidrs under [cluster] of the inventory",
+        remedy="correct cidrs under [cluster] in the inventory",
     )
 
 
@@ -122,8 +122,11 @@ def _closure(scribe: Here, gate: Gate) -> Finding:
     )
     proved = gate.seen_dying(network, judgement.closed)
     subject, change = f"{scribe.host.name}: the firewall ({gate.name})", _rules_change(scribe, gate)
-    expected = f"{gate.ports} open for {_first_four([str(network) for network in gate.networks])}"
-    evidence = tuple(f"{net}: ports {verdict.objects} blocked by {verdict.by[:120]}" for net, verdict in objections[:4])
+    expected = f"ports {gate.ports} open for {_first_four([str(network) for network in gate.networks])}"
+    evidence = tuple(
+        f"{net}: ports {verdict.objects} {'are' if verdict.closed else 'may be'} blocked by {verdict.by[:120]}"
+        for net, verdict in objections[:4]
+    )
     if change:
         remedy, commands = "open the cluster's ports", _CONFIGURE
     else:
@@ -152,12 +155,12 @@ def _closure(scribe: Here, gate: Gate) -> Finding:
 def _manual_step(scribe: Here, gate: Gate) -> tuple[str, tuple[str, ...]] | None:
     """Return the manual step before or in place of preflight's edit of the gate; None where preflight writes."""
     if gate.to_name:
-        step = f"set {gate.to_name}, or your own networks, under [cluster] of the inventory"
-        return f"{step}. preflight adds one rule a network, never one a host", ()
+        step = f"set {gate.to_name}, or your own networks, under [cluster] in the inventory"
+        return f"{step}. preflight adds one rule per network, never one per host", ()
     if not gate.manual_commands:
         return None
     commands = tuple(scribe.on(scribe.host.name, command) for command in gate.manual_commands)
-    return "run these commands, as preflight does not change these rules", commands
+    return "run these commands, because preflight does not change these rules", commands
 
 
 def _reordering(scribe: Here, gate: Gate) -> tuple[str, tuple[str, ...]]:
@@ -167,7 +170,7 @@ def _reordering(scribe: Here, gate: Gate) -> tuple[str, tuple[str, ...]]:
         Kind.FIREWALLD_RULES: f"firewall-cmd --zone={gate.target} --list-rich-rules",
         Kind.IPTABLES_RULES: f"{gate.target} -L INPUT -n --line-numbers",
     }.get(gate.kind, f"nft -a list chain {gate.target}")
-    return "move or remove the rule that comes before preflight's rules", (scribe.on(scribe.host.name, command),)
+    return "move the blocking rule behind preflight's rules, or remove it", (scribe.on(scribe.host.name, command),)
 
 
 def _first_four(items: list[str]) -> str:
@@ -178,13 +181,13 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
     """Yield the firewalls that still filter although the inventory wants none. One that other programs rely on is not
     disabled."""
     for switch in disabling.still_on(firewall):
-        change, remedy, evidence = None, "open the chain in the program that manages it", ""
+        change, remedy, evidence = None, "allow the connections in the program that manages this chain", ""
         commands: tuple[str, ...] = ()
         if firewall.translating:
-            evidence = f"preflight keeps it on, as {_first_four(list(firewall.translating))} need it"
-            remedy = 'set policy = "allow" under [firewall] of the inventory, which opens it for the cluster only'
+            evidence = f"preflight keeps the firewall on, because it serves {_first_four(list(firewall.translating))}"
+            remedy = 'set policy = "allow" under [firewall] in the inventory, to open the firewall for the cluster only'
         elif switch.kind is not None:
-            remedy, commands = "switch it off", _DISTURBING
+            remedy, commands = "switch the firewall off", _DISTURBING
             change = Change(
                 scribe.host.name,
                 Area.FIREWALL,
@@ -194,7 +197,7 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
                 switch.after,
                 scribe.check.id,
                 Risk.DISTURBING,
-                "afterwards, all ports of this host can be reached from everywhere",
+                "afterwards, all ports on this host can be reached from everywhere",
             )
         yield scribe.bad(
             f"{scribe.host.name}: {switch.summary}",
@@ -240,15 +243,15 @@ def after_reboot(
     else:
         for gate, rules in persistent_rules.not_kept(place):
             yield scribe.warn(
-                f"{name}: preflight's rules in {gate.name} are lost after a reboot",
-                remedy="add this to the program that creates the chain at boot",
+                f"{name}: preflight's rules are lost after a reboot ({gate.name})",
+                remedy="add these commands to the program that creates the chain at boot",
                 commands=rules,
             )
         for file in persistent_rules.boot_files(place):
             if file.lacks:
                 yield scribe.bad(
                     f"{name}: the cluster's ports are blocked after a reboot: {file.path} {file.says}",
-                    remedy="open the cluster's ports for the next boot",
+                    remedy="open the cluster's ports permanently",
                     commands=_CONFIGURE,
                     change=_file_change(scribe, file),
                 )
@@ -280,7 +283,7 @@ def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
         else:
             yield scribe.warn(
                 summary,
-                remedy="set disable_at_boot = true under [firewall] of the inventory, or disable the service",
+                remedy="set disable_at_boot = true under [firewall] in the inventory, or disable the service",
                 commands=(scribe.on(scribe.host.name, f"systemctl disable {service}"),),
             )
 
@@ -330,7 +333,7 @@ def _other_rules(scribe: Here, gate: Gate) -> Finding:
     wanted = {rule.meaning for rule in gate.wanted}
     remedy, commands = _manual_step(scribe, gate) or ("correct the rules", _CONFIGURE)
     return scribe.bad(
-        f"{scribe.host.name}: preflight's rules in {gate.name} differ from the inventory",
+        f"{scribe.host.name}: preflight's rules differ from the inventory ({gate.name})",
         expected=_first_four([rule.text for rule in gate.wanted]) or "none",
         found=_first_four([rule.text for rule in gate.ours]) or "none",
         remedy=remedy,
@@ -387,8 +390,8 @@ def connections_come_through(
             scribe,
             source,
             own,
-            f"{source}: connections to {len(own)} other hosts fail, but other hosts reach them",
-            f"the outgoing connections of {source} are dropped",
+            f"{source}: connections to {len(own)} other hosts fail, but other hosts can reach these hosts",
+            f"outgoing connections from {source} are dropped",
         )
     for target, own in blocked_connections.by_target(loss for loss in losses if loss.source not in cut_off):
         yield _loss_finding(scribe, target, own, f"{target}: connections from {_senders(own)} fail", own[0].why)
@@ -396,11 +399,13 @@ def connections_come_through(
 
 def _untested(scribe: All, host: str, tries: Sequence[Arrival]) -> Iterator[Finding]:
     if not tries:
-        yield scribe.skip("no other host tried to connect to it", host=host)
+        yield scribe.skip("no other host tried to connect to this host", host=host)
     elif all(arrival.outcome == "in-use" for arrival in tries):
-        yield scribe.skip("not tested, because a job uses the ports", host=host)
+        yield scribe.skip("the ports were not tested, because a job uses them", host=host)
     for source, error in {arrival.source: arrival.error for arrival in tries if arrival.outcome == "error"}.items():
-        yield scribe.unknown(f"{host}: {source} could not try to connect to it: {error}", host=host, peer=source)
+        yield scribe.unknown(
+            f"{host}: {source} could not test a connection to this host: {error}", host=host, peer=source
+        )
 
 
 def _loss_finding(scribe: All, host: str, losses: Sequence[Loss], summary: str, cause: str) -> Finding:
@@ -419,8 +424,8 @@ def _loss_finding(scribe: All, host: str, losses: Sequence[Loss], summary: str, 
         evidence=tuple(
             f"{loss.source} to {loss.target}: {blocked_connections.outcomes(loss.dead)}" for loss in losses[:8]
         ),
-        remedy=f"check the output chain of {_senders(losses)}, then security groups of the cloud, and ACLs of switches "
-        "and routers",
+        remedy=f"check the output chain on {_senders(losses)}, then the cloud's security groups, and the ACLs of "
+        "switches and routers",
         commands=(*(scribe.on(losses[0].target, command) for command in losses[0].chain_commands), *on_senders),
     )
 

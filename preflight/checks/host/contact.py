@@ -42,7 +42,7 @@ def _python_answers(scribe: Here, facts: HostFacts) -> Iterator[Finding]:
             f"{name}: the login shell or python3 prints unexpected output: {line}",
             expected="no output",
             found=line,
-            remedy="remove the output from the shell's start files or from Python's sitecustomize",
+            remedy="remove the command that prints this from the shell's startup files or Python's sitecustomize",
             retest=scribe.on(name, "python3 -I -c pass"),
         )
 
@@ -62,7 +62,7 @@ def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
     """
     if os.refused:
         yield scribe.bad(
-            f"{os.refused.summary}, so the checks ran without root",
+            f"{os.refused.summary}, so the checks ran without root privileges",
             expected="root",
             found=os.user,
             remedy=os.refused.remedy,

@@ -33,18 +33,18 @@ def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Itera
       usermod -aG HwHiAiUser USER
     """
     if not device_nodes.nodes:
-        yield scribe.skip("there are no device files of NPUs")
+        yield scribe.skip("the host has no NPU device files")
         return
     closed = [node for node in device_nodes.nodes if not _may_open(node, job)]
     if closed:
         node = closed[0]
         groups = ",".join(map(str, job.groups))
         remedy, commands = _permission_fix(node, job)
-        no_capability = ("root has no CAP_DAC_OVERRIDE, so it needs the permissions of the files",)
+        no_capability = ("root does not have CAP_DAC_OVERRIDE, so the permissions of the files also apply to root",)
         yield scribe.bad(
             f"{scribe.host.name}: user {job.user} cannot open {node.path}"
             + (f" and {len(closed) - 1} more device files" if len(closed) > 1 else ""),
-            expected=f"uid {node.uid}, or group {node.gid} ({node.group or 'without a name'})",
+            expected=f"uid {node.uid}, or group {node.gid} ({node.group or 'no name'})",
             found=f"uid {job.uid}, groups {groups}",
             evidence=(no_capability if job.uid == 0 else ())
             + tuple(
@@ -60,7 +60,7 @@ def _permission_fix(node: DeviceNode, job: Job) -> tuple[str, tuple[str, ...]]:
     """Return the remedy and its commands. A group is offered only where it helps and gives no rights over the rest of
     the host."""
     if node.gid == 0 or node.mode >> 3 & 0o6 != 0o6:
-        remedy = "install the driver again, or correct the udev rule that changes its device files"
+        remedy = "reinstall the NPU driver, or correct the udev rule for its device files"
         return f"{remedy} (group HwHiAiUser, mode 0660)", ()
     if job.contained:
         capability = " or --cap-add DAC_OVERRIDE" if job.uid == 0 else ""
@@ -129,7 +129,6 @@ def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
             f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing "
             f"{_job_location(job)}",
             found="missing",
-            expected="the files of the driver",
             remedy=f"start the container with {binds}" if job.contained else "install the NPU driver",
         )
 
@@ -140,10 +139,10 @@ def _folders(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
         if kinds.get(path) == "folder":
             yield scribe.bad(
                 f"{scribe.host.name}: {path} is a folder {_job_location(job)}",
-                found="folder",
-                expected="file",
+                found="a folder",
+                expected="a file",
                 cause="the host did not have the file when the container was created" if job.contained else "",
-                remedy=f"replace the folder {path} on the host by the file, then create the container again",
+                remedy=f"replace the folder {path} on the host with the file, then recreate the container",
             )
 
 
@@ -173,10 +172,10 @@ def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
     if size < SHM_ENOUGH:
         of_docker = size == SHM_OF_DOCKER
         yield scribe.bad(
-            f"{scribe.host.name}: /dev/shm has {size >> 20} MiB where jobs run",
+            f"{scribe.host.name}: /dev/shm has only {size >> 20} MiB where jobs run",
             expected="1 GiB or more",
-            found=f"{size} bytes",
-            cause="a container with Docker's default size" if of_docker else "",
+            found=f"{size >> 20} MiB",
+            cause="the container has Docker's default size" if of_docker else "",
             remedy="start the container with --shm-size=64g or --ipc=host" if of_docker else "enlarge /dev/shm",
             commands=() if of_docker else (scribe.on(scribe.host.name, "mount -o remount,size=50% /dev/shm"),),
         )
@@ -184,8 +183,8 @@ def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
         yield scribe.bad(
             f"{scribe.host.name}: /dev/shm has only {limits.shm.free >> 20} of {size >> 20} MiB free",
             expected="1 GiB or more",
-            found=f"{limits.shm.free} bytes",
-            remedy="remove files that no process has open",
+            found=f"{limits.shm.free >> 20} MiB",
+            remedy="remove the files in /dev/shm that no process has open",
             commands=tuple(
                 scribe.on(scribe.host.name, command) for command in ("ls -l /dev/shm", "fuser -v /dev/shm/*")
             ),

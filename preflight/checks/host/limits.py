@@ -27,12 +27,16 @@ def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
       * hard nofile 65535
     """
     if 0 <= limits.nofile_soft < OPEN_FILES:
+        hard_suffices = not 0 <= limits.nofile_hard < OPEN_FILES
+        lines = f"'* hard nofile {OPEN_FILES}' and '* soft nofile {OPEN_FILES}'"
         yield scribe.bad(
             f"{scribe.host.name}: the open-file limit is {limits.nofile_soft}",
             expected=f"{OPEN_FILES} or more",
             found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
-            remedy="raise the limit in the job's script, or by a line in /etc/security/limits.d",
-            commands=(f"ulimit -n {OPEN_FILES}",),
+            remedy="raise the soft limit in the job script, or permanently in /etc/security/limits.d"
+            if hard_suffices
+            else f"add {lines} to a file in /etc/security/limits.d, then log in again",
+            commands=(f"ulimit -Sn {OPEN_FILES}",) if hard_suffices else (),
         )
 
 
@@ -55,7 +59,7 @@ def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
             f"{scribe.host.name}: the stack size is unlimited where jobs run, so threads get 2 MiB",
             expected="8 MiB",
             found="unlimited",
-            remedy="limit the stack size in the job's script",
+            remedy="limit the stack size in the job script",
             commands=("ulimit -s 8192",),
         )
 
@@ -80,9 +84,8 @@ def file_table(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     free = sysctl.most_files - sysctl.open_files
     if sysctl.most_files and free < wanted:
         yield scribe.bad(
-            f"{scribe.host.name}: {free} more files can be opened, but its ranks may need {wanted}",
-            expected=f"{wanted} or more",
-            found=f"{sysctl.open_files} of {sysctl.most_files} are open",
-            remedy="raise fs.file-max now, and in a file of /etc/sysctl.d",
+            f"{scribe.host.name}: the host can open only {free} more files, but its ranks may need {wanted}",
+            evidence=(f"{sysctl.open_files} of {sysctl.most_files} files are open",),
+            remedy="raise fs.file-max now, and set it permanently in a file in /etc/sysctl.d",
             commands=(scribe.on(scribe.host.name, "sysctl -w fs.file-max=9223372036854775807"),),
         )

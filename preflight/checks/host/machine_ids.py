@@ -35,18 +35,18 @@ def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
         first_host = first.setdefault(os_of_host.machine_id, name)
         if first_host != name and os[first_host].hostname == os_of_host.hostname:
             yield scribe.bad(
-                f"{name}: same machine as {first_host} (host name {os_of_host.hostname}, "
+                f"{name}: this is the same machine as {first_host} (host name {os_of_host.hostname}, "
                 f"machine id {os_of_host.machine_id})",
                 host=name,
                 peer=first_host,
-                remedy="remove one of the two names from the inventory",
+                remedy=f"remove {first_host} or {name} from the inventory",
             )
         elif first_host != name:
             yield scribe.warn(
-                f"{name}: same machine id as {first_host}",
+                f"{name}: the machine id is the same as on {first_host}",
                 host=name,
                 peer=first_host,
-                cause="both hosts were copied from one image",
+                cause="both hosts were copied from the same disk image",
                 remedy="create a new machine id, then reboot",
                 commands=(scribe.on(name, "rm /etc/machine-id"), scribe.on(name, "systemd-machine-id-setup")),
             )

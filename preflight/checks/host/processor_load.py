@@ -32,12 +32,12 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
         return
     may_be_a_job = _may_be_a_job(scribe, npu_smi)
     if may_be_a_job and share < FAIL:
-        yield scribe.skip(f"{_demand(load)}: {may_be_a_job}")
+        yield scribe.skip(f"{_demand(load)}. This may be {may_be_a_job}")
         return
     own_pids = [process.pid for process in load.busiest if owner(os, process.pid, process.name) is not Owner.JOB]
     yield (scribe.bad if share >= FAIL and not may_be_a_job else scribe.warn)(
         f"{name}: {_demand(load)}{_busiest(load)}",
-        expected=f"less than {_number(WARN * load.available)}",
+        expected=f"less than {_number(WARN * load.available)} processors",
         found=_number(load.wanted),
         cause=may_be_a_job,
         remedy=WAIT if own_pids else "end leftover processes, or wait until they finish",
@@ -49,18 +49,20 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
 def _may_be_a_job(scribe: Here, npu_smi: NpuSmi | None) -> str:
     """Return why the counted processes may belong to a wanted job; empty where they cannot."""
     if npu_smi and npu_smi.processes:
-        return f"a running job, as {npu_smi.processes[0].name or 'a process'} uses the devices (NPU114)"
+        return f"a running job, because {npu_smi.processes[0].name or 'a process'} uses the devices"
     if npu_smi and npu_smi.processes_listed:
         return ""
     if scribe.cluster.product.is_npu:
-        return "perhaps a running job, as npu-smi does not show which processes use the devices"
-    return "" if scribe.cluster.probe.idle else "perhaps a running job, as [probe] does not have idle = true"
+        return "a running job, which cannot be ruled out because npu-smi does not list processes"
+    if scribe.cluster.probe.idle:
+        return ""
+    return "a running job, which cannot be ruled out without idle = true under [probe] in the inventory"
 
 
 def _demand(load: Load) -> str:
     subject = "another process needs" if load.others == 1 else f"{load.others or 'many'} other processes need"
     if load.available < load.processors:
-        return f"{subject} {_number(load.wanted)} processors, and a limit allows {_number(load.available)}"
+        return f"{subject} {_number(load.wanted)} processors, but a limit allows only {_number(load.available)}"
     return f"{subject} {_number(load.wanted)} of {load.processors} processor{'s' if load.processors > 1 else ''}"
 
 

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from preflight.attribution.culprit_words import counted
 from preflight.checks.engine.registry import NPU, All, cluster_check
 from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.sections.accelerators import Accelerators
@@ -38,23 +39,23 @@ def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterat
     for host in scribe.hosts:
         own = accelerators[host.name]
         if own is None:
-            yield scribe.skip("the facts do not show which accelerators the host has", host=host.name)
+            yield scribe.skip("the host's accelerators are unknown", host=host.name)
         elif other_kind(product, own):
             hosts[_described(own), _inventory_line(own)].append(host.name)
     if len(hosts) == 1 and not any(_fits(product, own) for own in accelerators.values()):
         ((described, line),) = hosts
         yield scribe.bad(
-            f"{fold(hosts[described, line])}: {described}, but the inventory's product is {product}",
+            f"{fold(hosts[described, line])}: each host has {described}, but the product in the inventory is {product}",
             host=None,
             expected=product.value,
             found=described,
-            remedy=f"set {line} under [cluster] of the inventory",
+            remedy=f"set {line} under [cluster] in the inventory",
         )
         return
     for (described, line), names in hosts.items():
         for name in names:
             yield scribe.bad(
-                f"{name}: {described}, but the inventory's product is {product}",
+                f"{name}: the host has {described}, but the product in the inventory is {product}",
                 host=name,
                 expected=product.value,
                 found=described,
@@ -68,12 +69,11 @@ def _fits(product: Product, accelerators: Accelerators | None) -> bool:
 
 def _described(accelerators: Accelerators) -> str:
     if accelerators.has_gpus:
-        return f"{accelerators.gpus or accelerators.gpu_nodes} NVIDIA GPUs and no NPU"
+        return f"{counted(accelerators.gpus or accelerators.gpu_nodes, 'NVIDIA GPU')} and no NPU"
     names = Counter(accelerators.chips)
     chips = f" ({', '.join(map(quote, sorted(names)))})" if names else ""
-    return (
-        f"{len(accelerators.chips) or len(accelerators.npus) or accelerators.npu_nodes} NPUs{chips} and no NVIDIA GPU"
-    )
+    npus = len(accelerators.chips) or len(accelerators.npus) or accelerators.npu_nodes
+    return f"{counted(npus, 'NPU')}{chips} and no NVIDIA GPU"
 
 
 def _inventory_line(accelerators: Accelerators) -> str:

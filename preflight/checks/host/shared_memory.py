@@ -32,7 +32,7 @@ def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
     by_a_scheduler = scribe.cluster.job.launcher == "srun" or job.contained
     if os.remove_ipc and job.uid >= FIRST_USER and not by_a_scheduler:
         yield scribe.bad(
-            f"{scribe.host.name}: systemd-logind removes the files of {job.user} in /dev/shm at logout",
+            f"{scribe.host.name}: systemd-logind deletes the files of user {job.user} in /dev/shm at logout",
             expected="RemoveIPC=no",
             found="RemoveIPC=yes",
             remedy="set RemoveIPC=no under [Login] in /etc/systemd/logind.conf.d/90-training.conf, "
@@ -62,7 +62,7 @@ def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
             f"{scribe.host.name}: /dev/shm has mode {mode:o} where jobs run",
             expected="1777",
             found=f"{mode:o}",
-            remedy="set mode 1777 now, and add mode=1777 to the line of /dev/shm in /etc/fstab",
+            remedy="set mode 1777 now, and add mode=1777 to the /dev/shm line in /etc/fstab",
             commands=(scribe.on(scribe.host.name, "chmod 1777 /dev/shm"),),
         )
 
@@ -86,7 +86,6 @@ def left_in_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
         yield scribe.bad(
             f"{scribe.host.name}: {shm.left} leftover NCCL files use {shm.left_bytes >> 20} MiB of /dev/shm, and "
             "no process has them open",
-            found=f"{shm.left_bytes} bytes",
             remedy="remove the files when no job is running",
             commands=(scribe.on(scribe.host.name, "rm /dev/shm/nccl-*"),),
         )

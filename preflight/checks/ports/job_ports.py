@@ -53,7 +53,7 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
             expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
             remedy=f"start the container with docker run --sysctl {KEY}={united}, or the pod with "
-            "securityContext.sysctls. With the host's network, reserve the ports on the host itself",
+            "securityContext.sysctls. If the container uses the host's network, reserve the ports on the host itself",
         )
     elif missing and len(str(united)) > LONGEST:
         yield _too_long(scribe, united)
@@ -62,7 +62,7 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
             f"{scribe.host.name}: {_not_reserved(missing)}",
             expected=str(scribe.cluster.ports),
             found=before or "nothing reserved",
-            remedy="reserve the ports",
+            remedy=f"reserve the ports in {KEY}",
             commands=_CONFIGURE,
             change=Change(scribe.host.name, Area.PORTS, Kind.SYSCTL, KEY, before, str(united), scribe.check.id),
         )
@@ -89,7 +89,9 @@ def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
       preflight configure-ports
     """
     if sysctl.read_only:
-        yield scribe.skip(f"/proc/sys of {scribe.host.name} is read-only, so its sysctl files do not count (PRT101)")
+        yield scribe.skip(
+            f"/proc/sys on {scribe.host.name} is read-only, so its sysctl files have no effect (see PRT101)"
+        )
         return
     unknown = unread(sysctl)
     for path, error in unknown:
@@ -99,10 +101,9 @@ def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     refused = [] if unknown else unreadable(sysctl)
     for path, value in refused:
         yield scribe.bad(
-            f"{scribe.host.name}: {path} sets {KEY} to {quote(value)}, which the kernel refuses, so no file is changed",
+            f"{scribe.host.name}: {path} sets {KEY} to {quote(value)}, which the kernel rejects, so no file is changed",
             expected="a list of ports such as 8080,60000-60031",
-            found=quote(value),
-            remedy=f"correct that line of {path}, then reserve the ports",
+            remedy=f"correct {KEY} in {path}, then reserve the ports",
             commands=_CONFIGURE,
         )
     if unknown or refused:
@@ -123,9 +124,7 @@ def _not_writable(scribe: Here, sysctl: Sysctl, plan: Repair) -> Iterator[Findin
     for (path, remedy), load_paths in deciding.items():
         yield scribe.bad(
             f"{scribe.host.name}: {_not_reserved(plan.left[load_paths[0]])} after {_alternatives(load_paths)}, because "
-            f"{path} decides, which preflight does not change",
-            expected=str(scribe.cluster.ports),
-            found=path,
+            f"of {path}, which preflight does not change",
             remedy=remedy,
             commands=_CONFIGURE if path == OWN_FILE else (),
         )
@@ -139,12 +138,11 @@ def _file(scribe: Here, plan: Repair, edit: Edit) -> Finding:
         text = f"{_not_reserved(missing)} after {_alternatives(plan.short)}: {edit.path} {edit.found}"
         report, expected = scribe.bad, scribe.cluster.ports
     else:
-        text = f"{edit.path} {edit.found}, which only a file that is read later corrects"
+        text = f"{edit.path} {edit.found}. Only a file that is read later adds the missing ports"
         report, expected = scribe.warn, plan.united
     return report(
         f"{scribe.host.name}: {text}",
         expected=str(expected),
-        found=edit.found,
         remedy=f"set {KEY} = {plan.united} in {edit.path}",
         commands=_CONFIGURE,
         change=change,
@@ -171,11 +169,13 @@ def _deciding_file(load_path: LoadPath, sysctl: Sysctl, united: PortSet) -> tupl
 
 def _too_long(scribe: Here, ports: PortSet) -> Finding:
     return scribe.bad(
-        f"{scribe.host.name}: the list of ports to reserve, with those reserved already, has {len(str(ports))} "
-        f"characters. The kernel takes {LONGEST} in one write, so nothing is changed",
+        f"{scribe.host.name}: {KEY} would need {len(str(ports))} characters. The kernel accepts "
+        f"at most {LONGEST} characters, so nothing is changed",
         expected=f"at most {LONGEST} characters",
-        found=f"{len(ports.ranges)} ranges",
-        remedy="use fewer and larger ranges of ports for jobs, or remove unneeded ports from the sysctl files",
+        found=f"{len(str(ports))} characters",
+        remedy="use fewer port ranges under [ports] in the inventory, or remove unneeded ports from "
+        "the files that this command lists",
+        commands=(scribe.on(scribe.host.name, "grep -rs ip_local_reserved_ports /etc/sysctl.conf /etc/sysctl.d"),),
     )
 
 
@@ -228,7 +228,9 @@ def _taken(scribe: Here, socket: Socket, port: str) -> Finding:
             f"{scribe.host.name}: {port} is taken by {holder}",
             expected="free",
             found=holder,
-            remedy="stop the process or its service" if socket.pid else "find the process as root, and stop it",
+            remedy="stop the process or its service if it is a leftover, or move the job to other ports"
+            if socket.pid
+            else "find the process as root, and stop it if it is a leftover",
             commands=commands,
         )
     return scribe.bad(
@@ -236,8 +238,8 @@ def _taken(scribe: Here, socket: Socket, port: str) -> Finding:
         expected="free",
         found=holder,
         evidence=("the connection blocks a bind, although it is not in any list of listeners",),
-        remedy=f"end the {'process' if socket.pid else 'connection'}, then reserve the port (PRT101)",
-        commands=commands,
+        remedy=f"end the {'process, if it is a leftover' if socket.pid else 'connection'}, then reserve the port",
+        commands=(*commands, *_CONFIGURE),
     )
 
 
@@ -282,9 +284,9 @@ def enough_left(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     ports_left = len(whole - (PortSet.parse(sysctl.reserved_ports) | scribe.cluster.ports))
     if ports_left * 2 < len(whole):
         yield scribe.bad(
-            f"{scribe.host.name}: {ports_left} of {len(whole)} ephemeral ports ({low}-{high}) are left for outgoing "
-            "connections, with the job's ports reserved",
-            expected=f"at least {(len(whole) + 1) // 2}",
-            found=str(ports_left),
+            f"{scribe.host.name}: only {ports_left} of {len(whole)} ephemeral ports ({low}-{high}) are left for "
+            "outgoing connections after the job's ports are reserved",
+            expected=f"at least {(len(whole) + 1) // 2} ports",
+            found=f"{ports_left} ports",
             remedy="widen net.ipv4.ip_local_port_range, or move the job's ports out of it",
         )

@@ -4,7 +4,7 @@ imports."""
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.versions.equal_versions import Replacement, differing, install_cann, replacement
+from preflight.checks.versions.equal_versions import Replacement, differing, install_cann, pip_install, replacement
 from preflight.facts.compatibility import (
     MINDSPORE,
     PYTHON,
@@ -72,7 +72,7 @@ def _not_in_table(versions: Versions) -> str:
     if not build or not cann:
         return "torch_npu or CANN is not installed"
     if _wheels_differ(versions):
-        return f"torch_npu {build} is not made for torch {versions.torch}, see VER107"
+        return f"torch_npu {build} is not made for torch {versions.torch} (see VER107)"
     if not cann_of(build) or not known_cann(cann):
         return f"torch_npu {build} or CANN {cann} is not in the vendor's table as of torch_npu 2.12"
     return ""
@@ -90,7 +90,7 @@ def _of_another_cann(scribe: Here, versions: Versions, wrong: str) -> Finding:
         expected=change.expected,
         found=change.found,
         remedy=change.remedy,
-        commands=change.commands,
+        commands=pip_install(scribe, scribe.host.name, change.packages),
     )
 
 
@@ -123,7 +123,7 @@ def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
         needed = ".".join(map(str, oldest))
         remedy, retest = _driver_remedy(versions, f"driver {needed} or later")
         yield scribe.bad(
-            f"{name}: CANN {versions.cann} needs driver {needed} or later, found driver {versions.driver}",
+            f"{name}: CANN {versions.cann} needs driver {needed} or later, but driver {versions.driver} is installed",
             expected=needed,
             found=versions.driver,
             remedy=remedy,
@@ -138,7 +138,7 @@ def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
             retest=retest,
         )
     elif fits is None and not (installed and oldest):
-        yield scribe.skip("the releases that driver and CANN are compatible with are unknown")
+        yield scribe.skip("the compatible releases of the driver and CANN are unknown")
 
 
 def _driver_remedy(versions: Versions, driver: str) -> tuple[str, str]:
@@ -147,8 +147,8 @@ def _driver_remedy(versions: Versions, driver: str) -> tuple[str, str]:
     fit = _fit(versions)
     if fit is None or fit.cann == versions.cann:
         return f"install {driver}, then reboot", ""
-    check = "VER107" if _wheels_differ(versions) else "VER108"
-    return f"{install_cann(versions, fit.cann)} (see {check})", "preflight check --only VER"
+    remedy = f"{install_cann(versions, fit.cann)}, because torch_npu {versions.torch_npu} needs this CANN"
+    return remedy, "preflight check --only VER"
 
 
 @host_check("VER110", "CANN and MindSpore compatibility", products=NPU, severity=Outcome.WARN)
@@ -171,27 +171,28 @@ def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
         yield scribe.skip(f"MindSpore {installed} is not in the vendor's tables of CANN releases")
     elif wanted := mindspore_fits(installed, cann):
         fit = _fit(versions)
-        remedy, commands = _other_mindspore(versions, wanted, fit.cann if fit else "")
+        remedy, packages = _other_mindspore(versions, wanted, fit.cann if fit else "")
         yield scribe.bad(
-            f"{scribe.host.name}: MindSpore {installed} is made for CANN {' or '.join(wanted)}, found CANN {cann}",
+            f"{scribe.host.name}: MindSpore {installed} is made for CANN {' or '.join(wanted)}, but CANN {cann} "
+            "is installed",
             expected=f"CANN {wanted[0]}",
             found=f"CANN {cann}",
             remedy=remedy,
-            commands=commands,
+            commands=pip_install(scribe, scribe.host.name, packages),
         )
 
 
 def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> tuple[str, tuple[str, ...]]:
-    """Return the advice for a MindSpore that does not fit its CANN, and its commands.
+    """Return the advice for a MindSpore that does not fit its CANN, and the package to install.
 
     `wanted`: the CANNs for this MindSpore. `cann`: the one that torch_npu has to have, if any. On a host with
     torch_npu, its CANN counts, as another one for MindSpore would break it."""
     if cann in wanted:
-        return f"{install_cann(versions, cann)} (see VER107 or VER108)", ()
+        return f"{install_cann(versions, cann)}, because MindSpore and torch_npu need this CANN", ()
     if release_ := next(
         (name for name, canns in MINDSPORE.items() if known_cann(cann or versions.cann or "") in canns), ""
     ):
-        return "install the MindSpore for this CANN", (f"pip install mindspore=={release_}",)
+        return f"install MindSpore {release_}, which is made for this CANN", (f"mindspore=={release_}",)
     if cann:
         return f"run MindSpore with CANN {wanted[0]} in a separate container, because torch_npu needs CANN {cann}", ()
     return install_cann(versions, wanted[0]), ()
@@ -215,11 +216,9 @@ def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Fin
         yield scribe.skip("CANN is not installed, or no framework uses it")
     elif missing:
         yield scribe.bad(
-            f"{scribe.host.name}: the jobs' Python lacks {', '.join(missing)}, which CANN imports",
-            expected=", ".join(IMPORTED_BY_CANN),
-            found="missing",
+            f"{scribe.host.name}: the jobs' Python does not have {', '.join(missing)}, which CANN imports",
             remedy="install the missing packages in the jobs' Python",
-            commands=(f"pip install {' '.join(missing)}",),
+            commands=pip_install(scribe, scribe.host.name, missing),
         )
 
 

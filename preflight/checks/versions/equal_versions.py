@@ -1,6 +1,7 @@
 """Versions of the software that a job loads: equal on every host."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,11 +27,9 @@ def differing(scribe: All, software: str, versions: Mapping[str, str | None]) ->
     for odd in odd_ones(versions):
         actual, usual = odd.value or "not installed", odd.usual or "not installed"
         yield scribe.bad(
-            f"{odd.host}: {software} is {actual}, but {usual} on {odd.elsewhere}",
+            f"{odd.host}: {software} is {actual} here and {usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
-            expected="the same everywhere",
-            found=actual,
             remedy=f"install the same release of {software} on every host",
         )
 
@@ -151,7 +150,7 @@ def nccl(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     }
     installed = {family: versions for family, versions in by_family.items() if set(versions.values()) != {None}}
     if not installed:
-        yield scribe.skip("no wheel of NCCL or of the CUDA runtime is installed where jobs run")
+        yield scribe.skip("no NCCL or CUDA runtime wheel is installed where jobs run")
     for family, versions in installed.items():
         yield from differing(scribe, family, versions)
 
@@ -194,14 +193,13 @@ def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
     if runtime is None:
         yield scribe.skip(source)
     elif served is None:
-        yield scribe.skip("the CUDA release of the driver is unknown, see GPU101")
+        yield scribe.skip("the CUDA release of the driver is unknown (see GPU101)")
     elif not _serves(served, runtime, nvidia):
-        driver = f" {nvidia.module.version}" if nvidia.module else ""
+        driver = f"driver {nvidia.module.version}" if nvidia.module else "the driver"
         wanted, served_cuda = ".".join(map(str, runtime)), ".".join(map(str, served))
         report = scribe.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else scribe.bad
         yield report(
-            f"{scribe.host.name}: {source} is made for CUDA {wanted}, but the driver{driver} supports CUDA "
-            f"{served_cuda}",
+            f"{scribe.host.name}: {source} is made for CUDA {wanted}, but {driver} supports CUDA {served_cuda}",
             expected=f"a driver for CUDA {runtime[0]}",
             found=f"CUDA {served_cuda}",
             remedy=f"install a driver for CUDA {runtime[0]} and reboot, or install a torch for CUDA {served_cuda}",
@@ -272,7 +270,7 @@ def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
             expected=change.expected,
             found=change.found,
             remedy=change.remedy,
-            commands=change.commands,
+            commands=pip_install(scribe, scribe.host.name, change.packages),
         )
 
 
@@ -283,7 +281,7 @@ class Replacement:
     expected: str
     found: str
     remedy: str
-    commands: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()  # to be installed by pip
 
 
 def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
@@ -292,22 +290,27 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
         return None
     pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
     wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
-    steps, commands = _pip_install([(name, new) for name, _, new in wheels])
+    steps = [f"install {' and '.join(f'{name} {new}' for name, _, new in wheels)}"] * bool(wheels)
     other_cann = fit.cann != versions.cann
     if other_cann:
         steps.insert(0, install_cann(versions, fit.cann))
     if not steps:
         return None
     name, old, new = ("CANN", versions.cann, fit.cann) if other_cann else wheels[0]
-    return Replacement(f"{name} {new}", f"{name} {old}", ", then ".join(steps), commands)
+    return Replacement(
+        f"{name} {new}", f"{name} {old}", ", then ".join(steps), tuple(f"{name}=={new}" for name, _, new in wheels)
+    )
 
 
-def _pip_install(wheels: Sequence[tuple[str, str]]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the step that installs these releases, and its command; empty for none."""
-    if not wheels:
-        return [], ()
-    step = f"install {' and '.join(f'{name} {version}' for name, version in wheels)}"
-    return [step], (f"pip install {' '.join(f'{name}=={version}' for name, version in wheels)}",)
+def pip_install(scribe: Here, host: str, packages: Sequence[str]) -> tuple[str, ...]:
+    """Return the command that installs packages in the jobs' Python on a host; none without packages."""
+    if not packages:
+        return ()
+    probe = scribe.cluster.probe
+    command = (probe.python, "-m", "pip", "install", *packages)
+    if probe.setup:
+        command = ("bash", "-c", f"{probe.setup} && {shlex.join(command)}")
+    return (scribe.on(host, shlex.join((*probe.wrapper, *command))),)
 
 
 def install_cann(versions: Versions, cann: str) -> str:
@@ -322,4 +325,4 @@ def _choice(torch: str) -> str:
     builds = [f"{build} with CANN {cann}" for cann, build in builds_of(torch).items()]
     if not builds:
         return "install a torch and a torch_npu that are made for each other and for the jobs' CANN"
-    return f"install the torch_npu for torch {release(torch)} and your CANN: {', '.join(builds)}"
+    return f"install the torch_npu for torch {release(torch)} and the jobs' CANN: {', '.join(builds)}"

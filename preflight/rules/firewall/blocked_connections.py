@@ -12,7 +12,7 @@ from preflight.rules.firewall.gate import Gate
 from preflight.rules.firewall.gate_inputs import GateInputs
 from preflight.rules.firewall.gates import gates
 
-_UNJUDGED = "which preflight does not judge"
+_UNJUDGED = "which preflight does not evaluate"
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ def _why(inputs: GateInputs | None, walls: Sequence[Gate], dead: Sequence[Arriva
     if inputs is None:
         return "the network between the hosts, or the host's firewall, which could not be checked"
     if by := _closed_by(walls, dead):
-        return f"the host's firewall, which the inventory leaves alone, blocks them: {by}"
+        return f"the host's firewall blocks the connections, and the inventory leaves it alone: {by}"
     strangers = _foreign_clients(inputs, dead)
     if strangers and inputs.cluster.firewall is FirewallPolicy.ALLOW:
-        return f"they come from {', '.join(strangers)}, but the firewall is open for cluster.cidrs only"
+        return f"the connections come from {', '.join(strangers)}, but the firewall is open for cluster.cidrs only"
     if all(arrival.by and arrival.by == arrival.address for arrival in dead):
-        return "the host itself rejects them, by a rule that preflight does not read"
+        return "the host itself rejects the connections, by a rule that preflight does not read"
     if inputs.firewall.unjudged:
-        return f"the network between the hosts, or {', '.join(inputs.firewall.unjudged[:4])} of the host, {_UNJUDGED}"
-    return "the network between the hosts, as the host's firewall lets them in"
+        return f"the network between the hosts, or {', '.join(inputs.firewall.unjudged[:4])} on the host, {_UNJUDGED}"
+    return "the network between the hosts, because the host's firewall accepts the connections"
 
 
 def _chain_commands(inputs: GateInputs | None) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def still_on(firewall: Firewall) -> Iterator[Switch]:
         if unowned.policy == "drop" or any(iptables.parse(rule).verdict in ("drop", "jump") for rule in unowned.rules):
             yield Switch(
                 f"{chain.program}: chain INPUT filters incoming connections",
-                f"policy {unowned.policy}, {len(unowned.rules)} rules",
+                f"policy {unowned.policy}, rules: {len(unowned.rules)}",
                 Kind.IPTABLES_INPUT,
                 chain.program,
                 "present",
@@ -59,7 +59,7 @@ def _base_chain(chain: NftChain) -> Switch:
     foreign = CONTAINERS.search(" ".join((chain.table, chain.name, *chain.rules))) or chain.name == "INPUT"
     return Switch(
         f"chain {target} filters incoming connections",
-        f"policy {chain.policy}, {len(chain.rules)} rules",
+        f"policy {chain.policy}, rules: {len(chain.rules)}",
         None if foreign else Kind.NFT_INPUT,
         target,
         "present",

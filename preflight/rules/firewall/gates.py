@@ -9,6 +9,7 @@ from preflight.model.change import Kind
 from preflight.rules.firewall.dialects import iptables, nft, ufw
 from preflight.rules.firewall.gate import Gate
 from preflight.rules.firewall.gate_inputs import GateInputs
+from preflight.rules.firewall.rules import FirewallRule
 from preflight.rules.firewall.zones import zone_gates
 
 NFT_PROGRAMS = {"ip": "iptables-nft", "ip6": "ip6tables-nft"}  # by the family of their tables
@@ -54,8 +55,7 @@ def _iptables(inputs: GateInputs) -> Iterator[Gate]:
         yield iptables_gate(inputs, without_managed_rules(chain, firewall))
     for program in firewall.iptables_unread:
         if program.endswith("-legacy"):  # nft shows the rules of iptables-nft
-            hidden = IptablesChain(program, "accept", (f"-j unread-rules-of-{program}",), ())
-            yield iptables_gate(inputs, hidden, readable=False)
+            yield iptables_gate(inputs, IptablesChain(program, "accept", (), ()), readable=False)
 
 
 def without_managed_rules(chain: IptablesChain, firewall: Firewall) -> IptablesChain:
@@ -71,6 +71,8 @@ def without_managed_rules(chain: IptablesChain, firewall: Firewall) -> IptablesC
 def iptables_gate(inputs: GateInputs, chain: IptablesChain, *, readable: bool = True) -> Gate:
     family = 6 if chain.program.startswith("ip6") else 4
     rules, ours = (tuple(iptables.parse(text, family) for text in texts) for texts in (chain.rules, chain.ours))
+    if not readable:
+        rules = (FirewallRule(f"rules of {chain.program} that could not be read", "jump", family=family),)
     needed = inputs.rules_for(inputs.fewest(family), iptables.ours)
     if login := inputs.login(rules, ours, chain.policy, family):
         needed += iptables.ours(*login)

@@ -62,7 +62,8 @@ def not_kept(inputs: GateInputs) -> Iterator[tuple[Gate, tuple[str, ...]]]:
         # Another check reports a gate that is closed now.
         if not is_restored and _needs_ours(gate) and not gate.objections():
             rules = tuple(rule.text for rule in gate.needed)
-            yield gate, rules[:1] if gate.kind is Kind.NFT_RULES else iptables.commands(gate.target, rules)
+            nft_commands = tuple(f"nft insert rule {gate.target} {rule}" for rule in rules[:1])
+            yield gate, nft_commands if gate.kind is Kind.NFT_RULES else iptables.commands(gate.target, rules)
 
 
 def _needs_ours(gate: Gate) -> bool:
@@ -145,10 +146,12 @@ def _of_nftables(inputs: GateInputs) -> Iterator[BootFile]:
             yield BootFile(NFT_OWN_FILE, own, wanted, lacks=False, says=_NOT_NEEDED)
         return
     if own != wanted:
-        says = "is missing" if own is None else "lacks preflight's rules"
+        says = "is missing" if own is None else "does not contain preflight's rules"
         yield BootFile(NFT_OWN_FILE, own, wanted, lacks=True, says=says)
     if NFT_INCLUDE not in map(str.strip, (boot or "").splitlines()):
-        yield BootFile(NFT_BOOT_FILE, boot, with_include(boot or ""), lacks=True, says=f"lacks the line {NFT_INCLUDE}")
+        yield BootFile(
+            NFT_BOOT_FILE, boot, with_include(boot or ""), lacks=True, says=f"does not contain the line {NFT_INCLUDE}"
+        )
 
 
 # iptables: our lines are in the file that a service loads at boot, if there is one.
@@ -172,7 +175,7 @@ def _of_iptables(inputs: GateInputs) -> Iterator[BootFile]:
         if not gate.settled and gate.written_here:
             after = iptables.with_rules(saved.text, [rule.text for rule in gate.wanted])
             lacks = bool(gate.objections())
-            says = "blocks the cluster" if lacks else _NOT_NEEDED
+            says = "does not allow these ports" if lacks else _NOT_NEEDED
             yield BootFile(saved.path, saved.text, after, lacks, says)
 
 
@@ -189,7 +192,7 @@ def _of_firewalld(inputs: GateInputs) -> Iterator[BootFile]:
         rules = together(gate.wanted, inputs.logins(own_rules))
         if meanings(own_rules) != meanings(rules):
             lacks = not meanings(rules) <= meanings(own_rules)
-            says = "lacks preflight's rules" if lacks else _NOT_NEEDED
+            says = "does not contain preflight's rules" if lacks else _NOT_NEEDED
             path = ZONE_FILE.format(gate.target)
             yield BootFile(path, _lines(own_rules), _lines(rules), lacks, says, zone=gate.target)
 

@@ -24,7 +24,7 @@ class LoadPath(StrEnum):
     """A way of loading, in the words of a message."""
 
     BOOT = "a reboot"
-    TUNED = "tuned"
+    TUNED = "a start of tuned"
     SYSTEM = "sysctl --system"
     CONF = "sysctl -p"
 

@@ -168,7 +168,7 @@ def _real_path(file: SysctlFile) -> str:
 
 
 def _fault(value: str | None) -> str:
-    return f"sets {value or 'nothing'}"
+    return f"sets {KEY} to {value}" if value else "does not reserve any port"
 
 
 def _editable(tuned: Tuned) -> bool:
@@ -194,5 +194,5 @@ def _fault_of_own(sysctl: Sysctl, *, is_present: bool) -> str:
     if overruled:
         return f"has to override {overruled.path}, which {_fault(overruled.value)}"
     if is_present:
-        return "does not set the key, and no other file that is read at boot does"
-    return "does not exist, and no file that is read at boot sets the key"
+        return f"does not set {KEY}, and neither does any other file that is read at boot"
+    return f"does not exist, and no file that is read at boot sets {KEY}"

@@ -44,7 +44,11 @@ class VariableRule:
 
 
 def _number(low: int, high: int, what: str = "a number", *, step: int = 1) -> VariableRule:
-    wants = f"{what} from {low}" + ("" if high == _MOST else f" to {high}") + (f", a multiple of {step}" * (step > 1))
+    wants = (
+        f"{what} from {low}"
+        + ("" if high == _MOST else f" to {high}")
+        + (f" that is a multiple of {step}" * (step > 1))
+    )
 
     def allows(value: str) -> bool:
         return bool(re.fullmatch("[0-9]{1,12}", value)) and low <= int(value) <= high and int(value) % step == 0
@@ -129,7 +133,7 @@ RULES: dict[str, tuple[VariableRule, ...]] = {
     "HCCL_INTRA_PCIE_ENABLE": (_fails(_SWITCH, "1"),),
     "HCCL_INTRA_ROCE_ENABLE": (_fails(_SWITCH, "0"),),
     "HCCL_INTER_HCCS_DISABLE": (_fails(_word("FALSE", "TRUE"), "FALSE", _A3),),
-    "HCCL_LOGIC_SUPERPOD_ID": (VariableRule("at most 127 characters", lambda value: len(value) < 128, products=_A3),),
+    "HCCL_LOGIC_SUPERPOD_ID": (VariableRule("127 characters or fewer", lambda value: len(value) < 128, products=_A3),),
     "HCCL_RDMA_TC": (_fails(_number(0, 255, step=4), "132"),),
     "HCCL_RDMA_SL": (_fails(_number(0, 7), "4"),),
     "HCCL_RDMA_TIMEOUT": (_warns(_number(5, 24), "20", _A1), _warns(_number(5, 20), "20", _NEWER)),

@@ -193,10 +193,10 @@ def test_connections_that_die_before_hook_input_name_the_chain_to_look_at() -> N
         "node01", dead, place(replace(BARE, unjudged=("netdev guard early (hook ingress)",)))
     )
     assert loss.why == (
-        "the network between the hosts, or netdev guard early (hook ingress) of the host, "
-        "which preflight does not judge"
+        "the network between the hosts, or netdev guard early (hook ingress) on the host, "
+        "which preflight does not evaluate"
     )
     assert loss.chain_commands == ("nft list chain netdev guard early",)
     (loss,) = blocked_connections.losses("node01", dead, place(BARE))
-    assert loss.why == "the network between the hosts, as the host's firewall lets them in"
+    assert loss.why == "the network between the hosts, because the host's firewall accepts the connections"
     assert loss.chain_commands == ()

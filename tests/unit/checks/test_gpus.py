@@ -221,7 +221,9 @@ def test_a_reset_names_the_GPU_by_its_place_on_the_bus() -> None:  # noqa: N802
     assert reset.commands == ("ssh 10.1.0.2 nvidia-smi --gpu-reset -i 0000:40:00.0",)
 
 
-@pytest.mark.parametrize("why", ["the text ends inside the line 'Ser'", "nvidia-smi -q -x: the XML breaks in line 7"])
+@pytest.mark.parametrize(
+    "why", ["the output ends in the middle of the line 'Ser'", "nvidia-smi -q -x: the XML is broken in line 7"]
+)
 def test_a_gpu_behind_the_point_where_the_answer_breaks_off_is_not_lost(why: str) -> None:
     def changed(host: HostFacts) -> HostFacts:
         seen = host.nvidia

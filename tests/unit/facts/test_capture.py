@@ -297,8 +297,8 @@ def test_what_has_a_cause_of_its_own_is_no_new_format(error: str) -> None:
 
 
 def test_a_failure_text_that_is_only_quoted_hides_no_new_format() -> None:
-    assert not is_known("hccn_tool printed 'FEC: execute timeout 3', which is not understood")
-    assert not is_known("hccn_tool's PFC table ends with 'permission denied', which is not understood")
+    assert not is_known("hccn_tool printed 'FEC: execute timeout 3', which is not recognized")
+    assert not is_known("hccn_tool's PFC table ends with 'permission denied', which is not recognized")
 
 
 # Pseudonyms.

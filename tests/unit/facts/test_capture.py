@@ -288,7 +288,7 @@ def test_any_other_answer_that_is_not_understood_is_told(section: str, part: str
         "/etc/hccn.conf cannot be read: Is a directory",
         "docker, where the jobs run, exited with 125: no such container",
         "which chip is which device is not known: npu-smi info -m was not started because the time was up",
-        "nvidia-smi nvlink -e was not run, since journalctl took its place (at most four processes)",
+        "nvidia-smi nvlink -e was not run, because journalctl took its place (at most four processes)",
         "nvidia-smi nvlink -e printed 'ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.'",
     ],
 )  # fmt: skip

@@ -174,7 +174,7 @@ def test_of_many_ranges_a_few_ports_are_tried_the_first_and_the_last_among_them(
         (Tried("n2", "10.1.0.2", 80, 113, "10.1.0.1", "10.9.9.9"),
          Arrival("n1", "rejected", 80, "10.1.0.1", "10.1.0.2", "10.9.9.9", "No route to host")),
         (Tried("n2", "10.1.0.2", 80, busy=True), Arrival("n1", "in-use", 80, None, "10.1.0.2")),
-        (Tried("n2", error="n2 does not resolve there"), Arrival("n1", "error", error="n2 does not resolve there")),
+        (Tried("n2", error="n2 does not resolve on that host"), Arrival("n1", "error", error="n2 does not resolve on that host")),
         (Tried("n2", "\x1b[2J", 80, 0, "nobody"), Arrival("n1", "connected", 80)),
         (Tried("n2", "10.1.0.2", 80), Arrival("n1", "error", 80, None, "10.1.0.2", error="its state is unknown")),
     ],

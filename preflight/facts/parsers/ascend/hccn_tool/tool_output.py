@@ -104,7 +104,7 @@ def too_long(text: str) -> str:
 
 
 def cut(line: OutputLine) -> str:
-    return f"the output of hccn_tool ends inside the line {quote(line.text)}"
+    return f"the output of hccn_tool ends in the middle of the line {quote(line.text)}"
 
 
 def each_line(

@@ -90,7 +90,7 @@ _SENTENCES = (
         r"[Nn]o GPU is visible|GPU \d+ is not visible|built without NCCL",
         Meaning(
             "CUDA shows the jobs fewer GPUs than the inventory has: the driver, the container, or CUDA_VISIBLE_DEVICES",
-            "list the GPUs where jobs run, then unset CUDA_VISIBLE_DEVICES or start the container with --gpus all",
+            "list the GPUs where jobs run, then unset CUDA_VISIBLE_DEVICES or use docker run --gpus all",
             ("nvidia-smi -L",),
         ),
     ),

@@ -104,7 +104,7 @@ def test_hosts_that_cannot_log_in_at_each_other_leave_a_command_to_run(lab: LabH
     finally:
         lab.ssh("node01", "mv /etc/ssh/elsewhere /etc/ssh/between")
     assert finding["outcome"] == "unknown"
-    assert f"cannot enter {lab.addresses['node02']}" in finding["summary"]
+    assert f"this host cannot log in to {lab.addresses['node02']}" in finding["summary"]
     (command,) = finding["commands"]
     assert "-n 4 " in command
     assert PROGRAM in command

@@ -100,7 +100,7 @@ def test_silence_undoes_the_change_and_the_question_stays_on_the_screen(lab: Lab
     code, shown = terminal.end()
     assert code == 1
     question = shown[shown.index("node01: the firewall is changed") : shown.index("no answer in time")]
-    assert re.match(r"node01: the firewall is changed\. It is changed back at \d\d:\d\d:\d\d, in 3 s\.", question)
+    assert re.match(r"node01: the firewall is changed\. The change is undone at \d\d:\d\d:\d\d, in 3 s\.", question)
     assert question.replace("\r", "").endswith(QUESTION.decode() + "\n"), "nothing is written over it"
     assert max(map(len, question.splitlines())) < COLUMNS
     assert "not confirmed" in shown

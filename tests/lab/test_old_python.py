@@ -52,6 +52,6 @@ def test_an_old_python_looks_configures_and_takes_back(lab: LabHandle) -> None:
     done = preflight("check", *inventory, "--no-probe", check=False)
     assert done.returncode in (0, 3), done.stdout
     check, run = (past["run"] for past in json.loads(preflight("history", "-o", "json").stdout)["runs"][:2])
-    assert "was a check, which changes nothing that" in preflight("rollback", check, "-y", check=False).stderr
+    assert f"run {check} is of check, which changes nothing" in preflight("rollback", check, "-y", check=False).stderr
     assert re.search(r"\d+ changes made on 2 hosts", preflight("rollback", run, "-y").stdout)
     assert lab.ssh("node01", "cat /proc/sys/net/ipv4/ip_local_reserved_ports").stdout == "\n"

@@ -301,7 +301,7 @@ def test_what_is_planned_is_what_is_done(lab: LabHandle, tmp_path: Path) -> None
     again = run("apply", tmp_path / "plan.json", "-y")
     assert again.returncode == 0
     assert "to undo: " not in again.stdout
-    shown, told, _ = again.stdout.partition(f"{len(document['changes'])} changes not needed")
+    shown, told, _ = again.stdout.partition(f"{len(document['changes'])} changes already in place")
     assert told
     written = [change["after"] for change in document["changes"] if change["kind"] == "file" and change["after"]]
     assert len(written) >= 4
@@ -433,7 +433,7 @@ def test_a_rollback_that_leaves_a_host_out_is_no_success_and_not_called_one(lab:
         (tmp_path / name).symlink_to(lab.dir / name)
     done = run("rollback", run_id, "-y", "--inventory", fewer)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "node03: not in the inventory any more" in done.stdout
+    assert "node03: no longer in the inventory, so its changes stay" in done.stdout
     assert "; rolled back" not in run("history", "-n", "2").stdout
     done = run("rollback", run_id, "-y", "--inventory", lab.inventory)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -212,7 +212,7 @@ def test_what_cannot_be_fixed_is_said_with_the_file_and_the_way_out(configured: 
     assert f"{LIB}/99-vendor.conf decides" in vendors["summary"]
     assert f"copy {LIB}/99-vendor.conf to {ETC} under the same name" in vendors["remedy"]
     too_long = of_story["1,000 single ports, of which sysctl loads a part"]
-    assert "the kernel takes 4094 in one write, so nothing is changed" in too_long["summary"]
+    assert "The kernel takes 4094 in one write, so nothing is changed" in too_long["summary"]
     comment = of_story["a comment"]
     assert f"{ETC}/50-site.conf sets {KEY} to '7000 # of the proxy', which the kernel refuses" in comment["summary"]
     assert f"correct that line of {ETC}/50-site.conf" in comment["remedy"]
@@ -263,7 +263,7 @@ def test_a_list_that_one_write_cannot_take_is_refused_before_anything_is_written
     try:
         done = configure(lab, "node01")
         assert done.returncode == 1
-        assert "the kernel takes 4094 in one write, so nothing is changed" in " ".join(done.stdout.split())
+        assert "The kernel takes 4094 in one write, so nothing is changed" in " ".join(done.stdout.split())
         assert lab.ssh("node01", f"cat {KERNEL}").stdout.strip() == before
     finally:
         lab.ssh("node01", f"echo {BEFORE} > {KERNEL}")

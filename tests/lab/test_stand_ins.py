@@ -122,7 +122,7 @@ def test_the_parsers_read_all_of_it(lab_of: LabOf, product: str, wanted: dict[st
     on(lab, "hccn_tool -i 3 -link_stat -c")
     host = facts(lab)
     told = {name: host[name] for name in ("hccn", "nic", "chips", "npu_smi", "device_nodes")}
-    assert [error for error in errors(told) if "/superpod: npu-smi was not asked" not in error] == []
+    assert [error for error in errors(told) if "/superpod: npu-smi was not queried" not in error] == []
     device, chip = told["nic"]["value"]["devices"][3], told["chips"]["value"]["chips"][3]
     found = {
         "speed": device["speed"]["value"],

@@ -513,7 +513,7 @@ def test_a_login_without_sudo_is_no_root_and_nobody_claims_it_was(lab: LabHandle
         assert checks["HST107"][0] == "pass"
         for check in ("FWL101", "NPU101"):
             assert checks[check][0] == "unknown"
-            assert "looked at as ops" in checks[check][1]
+            assert "checked as ops" in checks[check][1]
 
 
 def test_configure_leaves_a_host_alone_where_it_is_not_root(lab: LabHandle) -> None:

@@ -39,7 +39,7 @@ def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             expected="nv-fabricmanager running",
             found="no such process",
             remedy=_start(nvidia),
-            commands=() if manager.at_boot is None else (_systemctl(scribe, "enable --now"),),
+            commands=() if manager.at_boot is None else (_fabric_manager(scribe, "systemctl enable --now"),),
         )
     elif manager.at_boot is False and manager.unit:
         yield scribe.warn(
@@ -47,7 +47,7 @@ def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             expected="enabled",
             found="disabled",
             remedy="enable fabric manager at boot",
-            commands=(_systemctl(scribe, "enable"),),
+            commands=(_fabric_manager(scribe, "systemctl enable"),),
         )
     elif manager.at_boot is False:
         yield scribe.warn(
@@ -69,8 +69,8 @@ def _start(nvidia: Nvidia) -> str:
     return f"install nvidia-fabricmanager{release}, then start the service. {log}"
 
 
-def _systemctl(scribe: Here, verb: str) -> str:
-    return scribe.on(scribe.host.name, f"systemctl {verb} nvidia-fabricmanager")
+def _fabric_manager(scribe: Here, action: str) -> str:
+    return scribe.on(scribe.host.name, f"{action} nvidia-fabricmanager")
 
 
 @host_check("GPU113", "Fabric manager version", products=GPU)
@@ -100,7 +100,7 @@ def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             found=manager,
             remedy=f"install nvidia-fabricmanager {module.version}, stop all jobs on the host, "
             "then restart fabric manager",
-            commands=(_systemctl(scribe, "restart"),),
+            commands=(_fabric_manager(scribe, "systemctl restart"),),
         )
 
 
@@ -129,7 +129,7 @@ def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 found=problem,
                 remedy="stop all jobs on the host, then restart fabric manager. If the state stays the same, read "
                 "/var/log/fabricmanager.log",
-                commands=(_systemctl(scribe, "restart"),),
+                commands=(_fabric_manager(scribe, "systemctl restart"),),
             )
 
 

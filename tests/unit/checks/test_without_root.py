@@ -54,7 +54,7 @@ def test_hccn_tool_is_believed_where_it_answers_everything_and_only_there() -> N
 
 
 def test_what_could_not_be_read_anyway_says_who_looked() -> None:
-    facts = without_root(replace(host_facts(root=False), npu_smi=Missing("npu-smi said no")), REFUSED)
+    facts = without_root(replace(host_facts(root=False), npu_smi=Missing("npu-smi printed no")), REFUSED)
     assert facts.npu_smi == Missing("npu-smi printed no (checked as ops: root may be needed)")
 
 

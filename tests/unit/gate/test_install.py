@@ -213,7 +213,7 @@ def test_the_front_stays_where_slurmd_may_have_an_old_configuration() -> None:
     assert removal.kept_front["node01"].startswith(f"{FRONT} was kept and lets every job start. {unread}")
     undo, (reason,) = undoing_allowed(removing(way(There(OURS)), force=False).plan, way(There(OURS, unread=unread)))
     assert [change.target for change in undo.changes] == [POLICY, PROGRAM]
-    assert reason.startswith(f"node01: {FRONT} stays")
+    assert reason.startswith(f"node01: {FRONT} was kept and lets every job start. {unread}")
     assert removing(way(There(unread=unread)), force=False).kept_front == {}, "there is no front"
 
 

@@ -150,7 +150,10 @@ def test_devices_that_are_not_the_first_ones_are_named() -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ({"error": "this host cannot enter 10.1.0.2: Permission denied"}, "node01: this host cannot enter 10.1.0.2"),
+        (
+            {"error": "this host cannot log in to 10.1.0.2: Permission denied"},
+            "node01: this host cannot log in to 10.1.0.2",
+        ),
         ({"output": "Killed\n", "exit": 137}, "HCCL Test printed 'Killed"),
         (TransportError(ErrorKind.TIMEOUT, "node01: nothing after 10 s", "see whether it is up"), "nothing after 10 s"),
         ({"exit": "x"}, "node01: exit should be a whole number or null"),

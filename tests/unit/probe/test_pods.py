@@ -268,8 +268,8 @@ def test_an_environment_that_is_none_of_a_pod_is_refused(words: dict[str, str], 
 @pytest.mark.parametrize(
     ("options", "index", "sentence"),
     [
-        (("--limit", "train-0"), "0", "--limit: the pods of a gang are proved all together"),
-        (("--with", "torch"), "0", "--with: the pods of a gang"),
+        (("--limit", "train-0"), "0", "--via pods tests all pods together, with torch. Remove --limit."),
+        (("--with", "torch"), "0", "--via pods tests all pods together, with torch. Remove --with."),
         ((), "3", "this is pod 3, but the inventory has 3"),
     ],
 )

@@ -281,9 +281,9 @@ def test_a_host_that_stays_away_has_failed_and_is_said_to_help_itself(monkeypatc
     [
         ({"error": "another run is active on this host (ann). Wait until it ends."}, "another run is active"),
         (b"", "exited with 1 and gave no answer; last output: 'ValueError: last words'"),
-        (b"\xff\x00 binary", "ended with 1"),
-        (b"\nMARK %s\n{}" % (b"9" * 5000), "is cut in its first line"),
-        (b"\nMARK 20\n{}", "is cut: 2 of 20 bytes came"),
+        (b"\xff\x00 binary", "exited with 1 and gave no answer"),
+        (b"\nMARK %s\n{}" % (b"9" * 5000), "is cut off in its first line"),
+        (b"\nMARK 20\n{}", "is cut off: 2 of 20 bytes arrived"),
         (b"\nMARK 2\n[]", "cannot parse the answer"),
         (applied(), "expected 2 results from the host, received 0"),
         (applied({"state": "splendid"}), "cannot parse the answer"),

@@ -181,7 +181,8 @@ IN_TURN = {
         f'"-q -x") printf "\\357\\273\\277Welcome <to>\\n\\n"; cat {XML};; *) echo nonsense', ["-q", "-q -x"], 1,
         "printed 'nonsense'",
     ),
-    "as XML that is cut": (f'"-q -x") head -c 2500 {XML};; *) echo nonsense', ["-q", "-q -x"], 1, "is cut off or broken"),
+    "as XML that is cut": (f'"-q -x") head -c 2500 {XML};; *) echo nonsense', ["-q", "-q -x"], 1,
+                           "is cut off or broken"),
     "by fewer values": (
         f'"-q -x") exit 9;; --query-gpu*) cat {FEW_GPUS};; -q) exit 9', ["-q", "-q -x", "--query-gpu"], 2,
         "the health of the GPUs is unknown",

@@ -55,7 +55,7 @@ def test_what_a_guarded_bashrc_sets_is_seen_in_a_login_alone(monkeypatch: pytest
 
 @pytest.mark.parametrize(
     ("bashrc", "why"),
-    [("exit 3\n", "ends with 3 and printed no environment"), ("sleep 60\n", "did not finish in time")],
+    [("exit 3\n", "exited with 3 and printed no environment"), ("sleep 60\n", "did not finish in time")],
 )
 def test_a_login_that_does_not_come_to_its_end_is_told_and_what_ssh_gives_stays(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bashrc: str, why: str
@@ -69,7 +69,7 @@ def test_a_login_that_does_not_come_to_its_end_is_told_and_what_ssh_gives_stays(
 
 def test_a_login_shell_that_takes_other_options_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = looked(monkeypatch, tmp_path, "/usr/sbin/nologin")
-    assert (found["login"], found["error"].partition(" is ")[2]) == (None, "/usr/sbin/nologin, which is not asked")
+    assert (found["login"], found["error"].partition(" is ")[2]) == (None, "/usr/sbin/nologin, which is not supported")
 
 
 def test_another_user_of_the_jobs_or_another_way_in_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_another_user_of_the_jobs_or_another_way_in_is_an_error(monkeypatch: pyt
         in (answer("shells", shells={**WANTED, "user": "trainer"})["shells"]["error"])
     )
     monkeypatch.delenv("SSH_CONNECTION")
-    assert "did not come in over ssh" in answer("shells", shells=WANTED)["shells"]["error"]
+    assert "preflight did not log in over ssh" in answer("shells", shells=WANTED)["shells"]["error"]
 
 
 def test_behind_sudo_the_environment_is_the_one_that_sudo_was_started_in(

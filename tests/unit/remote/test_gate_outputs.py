@@ -35,12 +35,12 @@ class Answer:
 @pytest.mark.parametrize(
     ("answer", "line", "code"),
     [
-        (Answer("pass"), "PREFLIGHT OK - node01 is good | age=59s;;;0 problems=0;;;0", 0),
+        (Answer("pass"), "PREFLIGHT OK - node01 is healthy | age=59s;;;0 problems=0;;;0", 0),
         (Answer("warn", "hot", [HOT]), "PREFLIGHT WARNING - hot | age=59s;;;0 problems=1;;;0", 1),
         (Answer("fail", "bad", [BROKEN, HOT]), "PREFLIGHT CRITICAL - bad | age=59s;;;0 problems=2;;;0", 2),
         (Answer("unknown", "old", [OLD], None), "PREFLIGHT UNKNOWN - old | age=U;;;0 problems=1;;;0", 3),
         (Answer("what?", "odd"), "PREFLIGHT UNKNOWN - odd | age=59s;;;0 problems=0;;;0", 3),
-        (Answer("pass", age=-5.0), "PREFLIGHT OK - node01 is good | age=0s;;;0 problems=0;;;0", 0),
+        (Answer("pass", age=-5.0), "PREFLIGHT OK - node01 is healthy | age=0s;;;0 problems=0;;;0", 0),
     ],
 )
 def test_nagios_has_its_state_the_sentence_and_figures_in_the_first_line(answer: Answer, line: str, code: int) -> None:

@@ -215,7 +215,7 @@ def test_what_hangs_is_unknown_by_the_policy_and_is_named(gate: Gate) -> None:
     gate.seconds = 1.0
     done = gate(*LOCAL)
     assert (done.code, done.answer["outcome"]) == (3, "unknown")
-    assert "no answer within 1 s, at PRT103" in done.answer["sentence"]
+    assert "no answer within 1 s (during PRT103)" in done.answer["sentence"]
     assert gate(environment=PROLOG).code == 0
     assert gate("--context", "init").code == 43
     gate.node.policy(unknown={"prolog": "closed", "job": "open"})
@@ -227,7 +227,7 @@ def test_a_tool_that_hangs_is_ended_with_the_gate(gate: Gate) -> None:
     gate.node.write("proc/sys/kernel/random/boot_id", "99999999\n")
     gate.node.write("hccn_tool", "#!/bin/sh\nexec sleep 1000\n", 0o755)
     gate.seconds = 1.0
-    assert "no answer within 1 s, at NPU107" in gate(*LOCAL).answer["sentence"]
+    assert "no answer within 1 s (during NPU107)" in gate(*LOCAL).answer["sentence"]
     gate.seconds = 60.0
     assert "hccn_tool did not finish in time" in gate(*LOCAL).answer["sentence"]
 
@@ -315,7 +315,7 @@ def test_a_bug_of_ours_drains_nobody(gate: Gate) -> None:
     argv = [sys.executable, "-IS", str(program)]
     done = subprocess.run([*argv, "--local"], env={MARK: gate.mark}, capture_output=True, text=True, check=False)
     assert done.returncode == 3
-    assert "gate: TypeError: 'NoneType' object is not callable, at the verdict" in done.stdout
+    assert "gate: TypeError: 'NoneType' object is not callable (during the verdict)" in done.stdout
     assert subprocess.run(argv, env={MARK: gate.mark, **PROLOG}, check=False).returncode == 0
 
 

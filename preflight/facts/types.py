@@ -317,7 +317,7 @@ class HostFacts:
 SECTIONS = tuple(section.name for section in fields(HostFacts))
 DEEP = ("nic", "chips", "device_nodes", "job", "load")  # sections that --basic leaves out
 # Sections that are collected only if the inventory requires them, and the reason why they are missing.
-_NOT_OVER_SSH = "--basic, or [job] of the inventory names no launcher that works over ssh on the hosts themselves"
+_NOT_OVER_SSH = "--basic, or [job] in the inventory names no launcher that works over ssh on the hosts themselves"
 ON_REQUEST = {"shells": _NOT_OVER_SSH, "neighbours": _NOT_OVER_SSH}
 
 

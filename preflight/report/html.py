@@ -294,7 +294,7 @@ def _timeline(report: Report) -> Iterator[str]:
     whole = max([report.seconds, *(phase.begin + phase.seconds for phase in report.phases)])
     if not report.phases or not whole:
         return
-    yield f'<p class="dim">{whole:.1f} s from start to end. Gaps are work of this machine.</p>\n'
+    yield f'<p class="dim">{whole:.1f} s from start to end. Gaps are work on this machine.</p>\n'
     yield '<div class="scroll"><table class="time"><tr><th>phase</th><th>when</th><th class="n">start</th>'
     yield '<th class="n">duration</th><th>longest wait for</th></tr>\n'
     for phase in report.phases[:MOST_PHASES]:

@@ -15,7 +15,7 @@ class Attempt:
 
     def __init__(self) -> None:
         self.started = time.monotonic()
-        self.waiting_for = "its start"
+        self.waiting_for = "the start of the connection"
         self._lock = threading.Lock()
         self._breakers: list[Callable[[], None]] = []
         self._broken = False

@@ -83,7 +83,7 @@ def abandoned(host: str, seconds: float, waiting_for: str) -> TransportError:
     return TransportError(
         ErrorKind.TIMEOUT,
         f"{host}: timed out after {seconds:.0f} s (waiting for {waiting_for})",
-        "check that the host is up and not overloaded, or leave it out with --limit",
+        "check that the host is up and not overloaded, or exclude the host with --limit",
     )
 
 
@@ -148,7 +148,7 @@ def no_python(target: Target, program: Program, stderr: bytes) -> TransportError
     keys = [
         key for key, differs in (("python", program.python != Program.python), ("exec", program.wrapper)) if differs
     ]
-    correct = f"correct {' or '.join(keys)} under [probe] of the inventory, or install Python 3.6 or newer for the jobs"
+    correct = f"correct {' or '.join(keys)} under [probe] in the inventory, or install Python 3.6 or newer for the jobs"
     return TransportError(
         ErrorKind.NO_PYTHON,
         f"{target.host}: {program.python} could not be started on the host" + (f" ({message})" if message else ""),
@@ -181,7 +181,7 @@ def sudo_forbids(target: Target, user: str, stderr: bytes) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
         f"{target.host}: sudo does not allow {login_user} to become {user} ({last_line(stderr)})",
-        "allow it, as root on the host",
+        "allow this in sudoers, as root on the host",
         (_allow(target, user),),
     )
 
@@ -199,7 +199,7 @@ def sudo_missing(target: Target) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
         f"{target.host}: sudo is not installed",
-        'install sudo, or log in as root (user = "root" under [ssh] of the inventory)',
+        'install sudo, or log in as root (user = "root" under [ssh] in the inventory)',
     )
 
 
@@ -208,7 +208,7 @@ def sudo_password_refused(target: Target, stderr: bytes) -> TransportError:
         ErrorKind.SUDO,
         f"{target.host}: sudo refused the password ({last_line(stderr)})",
         f"run again with the password of {target.user or 'the login user'} on this host. "
-        "The refused one was sent once, and to no other host",
+        "The refused password was sent once, and to no other host",
     )
 
 
@@ -222,11 +222,11 @@ def sudo_wants_second_factor(target: Target, user: str) -> TransportError:
 
 
 def sudo_password_not_sent(target: Target, refused_by: str) -> TransportError:
-    where = "here before" if refused_by == target.host else f"on {refused_by}"
+    where = "before" if refused_by == target.host else f"on {refused_by}"
     return TransportError(
         ErrorKind.SUDO,
-        f"{target.host}: sudo needs a password, but the given one was refused {where} and was not sent",
-        f"run again with the right password. If {refused_by} has a different one, leave it out with --limit",
+        f"{target.host}: sudo needs a password. The given password was refused {where}, so it was not sent",
+        f"run again with the right password. If {refused_by} has a different password, exclude that host with --limit",
     )
 
 
@@ -234,7 +234,8 @@ def closed(target: Target, reason: str) -> TransportError:
     return TransportError(
         ErrorKind.CLOSED,
         f"{target.host}: the connection to {target.where} was lost while the program ran ({reason})",
-        "run again. If it happens again, look for a restart, a killed sshd or a full memory in the host's journal",
+        "run again. If the connection is lost again, search the host's journal for a restart, a killed sshd or an "
+        "out-of-memory kill",
     )
 
 
@@ -256,14 +257,14 @@ def proxy_command(target: Target) -> TransportError:
     return TransportError(
         ErrorKind.BASTION,
         f'{target.host}: ~/.ssh/config uses a ProxyCommand for {target.address}, which needs transport = "openssh"',
-        'set transport = "openssh" under [ssh] of the inventory, or name the bastion there (bastion = "HOST")',
+        'set transport = "openssh" under [ssh] in the inventory, or name the bastion there (bastion = "HOST")',
     )
 
 
 def too_many_bastions(target: Target, limit: int) -> TransportError:
     return TransportError(
         ErrorKind.BASTION,
-        f"{target.host}: ~/.ssh/config connects through more than {limit} bastions, or in a circle",
+        f"{target.host}: ~/.ssh/config connects through more than {limit} bastions, or in a loop",
         "correct ProxyJump in ~/.ssh/config",
         (f"ssh -G {shlex.quote(target.address)}",),
     )

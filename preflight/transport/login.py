@@ -94,7 +94,7 @@ def offer(endpoint: Endpoint, files: KeyFiles, agent_keys: tuple[PKey, ...]) -> 
         else:
             result.problems.append((path, file.problem))
     if not endpoint.only_these_keys:
-        result.keys += [("a key of the agent", key) for key in in_agent.values()]
+        result.keys += [("a key in the agent", key) for key in in_agent.values()]
     return result
 
 

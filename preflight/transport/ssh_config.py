@@ -66,7 +66,7 @@ class SshConfig:
             except (ConfigParseError, ValueError) as error:  # ValueError: a quote of a Match that does not end
                 raise UsageError(
                     f"{path}: {last_line(str(error))}. Correct the file, or let ssh read it with "
-                    'transport = "openssh" under [ssh] of the inventory'
+                    'transport = "openssh" under [ssh] in the inventory'
                 ) from None
         return config
 
@@ -75,7 +75,7 @@ class SshConfig:
             if any(self._included(path, word) for word in pattern.split()):
                 self._notice(
                     f"{path}: Include {last_line(pattern)} is not read. If it matters for these hosts, set "
-                    'transport = "openssh" under [ssh] of the inventory'
+                    'transport = "openssh" under [ssh] in the inventory'
                 )
 
     def _included(self, path: Path, pattern: str) -> bool:
@@ -157,6 +157,6 @@ def _jump(text: str) -> Bastion:
         r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?P<host>\[[^]]+\]|[^:]+)(?::(?P<port>\d+))?/?", text.strip()
     )
     if not matched:
-        raise UsageError(f"~/.ssh/config: ProxyJump {last_line(text)} is not of the form user@host:port")
+        raise UsageError(f"~/.ssh/config: ProxyJump {last_line(text)} does not have the form user@host:port")
     port = matched["port"]
     return Bastion(matched["host"].strip("[]"), matched["user"], int(port) if port else None)

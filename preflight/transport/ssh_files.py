@@ -24,6 +24,6 @@ def text_of(path: Path, largest: int) -> str:
     except OSError as error:
         if error.errno in (errno.EFBIG, errno.EINVAL):
             raise UsageError(
-                f"{path} cannot be read: {error.strerror}. Use another file, or move this one away"
+                f"{path} cannot be read: {error.strerror}. Use another file, or move this file away"
             ) from None
         return ""

@@ -82,7 +82,7 @@ def bastion_failure(
 def _shown_key(log: str) -> tuple[str, str]:
     """Return type and fingerprint of the key that the host showed."""
     key = re.search(r"^debug1: Server host key: (\S+) (\S+)", log, re.MULTILINE)
-    return (key[1], key[2]) if key else ("", "of unknown fingerprint")
+    return (key[1], key[2]) if key else ("", "fingerprint unknown")
 
 
 def _recorded_key(at: str) -> str:

@@ -43,7 +43,7 @@ def test_a_python_that_gives_no_answer_is_what_is_to_be_corrected_next(lab: LabH
     with replaced(lab, "node02", PYTHON, script):
         report, last = check(lab)
     assert last == (
-        "next: repair python3 on node02, which must run programs and print nothing else; "
+        "next: repair python3 on node02, which must run programs and print nothing else, "
         f"then run: preflight check --inventory {lab.inventory}"
     )
     (reached,) = [it for it in report["findings"] if (it["check"], it["host"]) == ("HST101", "node02")]

@@ -45,19 +45,19 @@ def errors(it: dict[str, Any]) -> set[str]:
 
 
 ONE_QUERY = {
-    "says something new": ('echo "fec mode: quantum"', "printed 'fec mode: quantum', which is not understood"),
+    "says something new": ('echo "fec mode: quantum"', "printed 'fec mode: quantum', which is not recognized"),
     "says nothing": ("exit 0", "hccn_tool printed nothing"),
     "says nothing and fails": ("exit 7", "hccn_tool printed nothing and exited with 7"),
     "fails with exit 0": ('echo "Command execute failed!" >&2', "Command execute failed!"),
-    "prints binary": ("head -c 900 /dev/urandom | tr -d '\\n'; echo", "which is not understood"),
+    "prints binary": ("head -c 900 /dev/urandom | tr -d '\\n'; echo", "which is not recognized"),
     "prints 100 MB": ("head -c 100000000 /dev/zero", "hccn_tool printed more than 32 KiB"),
     "needs root": (
         'echo "permission denied: pls check this cmd run permission." >&2; exit 12',
         "permission denied: pls check this cmd run permission.",
     ),
     "is killed": ("kill -9 $$", "hccn_tool printed nothing and exited with -9"),
-    "speaks Chinese": ('echo "FEC \\346\\250\\241\\345\\274\\217\\357\\274\\232rs"', "which is not understood"),
-    "is cut": ('printf "fec mode: rs FEC"', "hccn_tool printed 'fec mode: rs FEC', which is not understood"),
+    "speaks Chinese": ('echo "FEC \\346\\250\\241\\345\\274\\217\\357\\274\\232rs"', "which is not recognized"),
+    "is cut": ('printf "fec mode: rs FEC"', "hccn_tool printed 'fec mode: rs FEC', which is not recognized"),
 }
 
 

@@ -48,7 +48,9 @@ def with_remedy(cluster: Cluster, finding: Finding, *, other_product: bool = Fal
     if not why:
         return finding
     if other_product and _NO_TOOL.search(why):
-        return replace(finding, remedy="correct the product first (HST135)")
+        return replace(
+            finding, remedy="correct the product in the inventory first", commands=("preflight explain HST135",)
+        )
     host = host_of(finding)
     remedy, *commands = _fix(cluster, host, why)
     return replace(finding, remedy=remedy, commands=tuple(on_host(cluster.by_name[host], line) for line in commands))
@@ -61,13 +63,16 @@ def _fix(cluster: Cluster, host: str, error: str) -> tuple[str, ...]:
     if _WHERE_JOBS_RUN in error or error.startswith(_NO_PYTHON):
         return (_python(cluster, host, error),)
     if _ROOT.search(error):
-        return ('set sudo = true under [ssh] of the inventory, or log in as root (user = "root")',)
+        return ('set sudo = true under [ssh] in the inventory, or log in as root (user = "root")',)
     if tool := _NO_TOOL.search(error):
         name = tool.group(1)
         return (f"install {_PACKAGES.get(name, name)} on {host}, so that {name} is on PATH",)
     if tool := _HANGS.search(error):
         name = tool.group(1) or tool.group(2)
-        return f"reboot {host} if {name} hangs", f"timeout 30 {name} {'info' if name == 'npu-smi' else '-h'}"
+        return (
+            f"reboot {host} if {name} hangs",
+            f"timeout 30 {name} {'info' if name == 'npu-smi' else '-h'}",
+        )
     return ("",)
 
 
@@ -75,13 +80,13 @@ def _python(cluster: Cluster, host: str, error: str) -> str:
     """Return the remedy for the wrong key of [probe] among those that lead to the jobs' Python."""
     probe = cluster.probe
     if _has_no_python(probe, error):
-        return f"set python under [probe] of the inventory: {probe.python} does not run on the hosts"
+        return f"set python under [probe] in the inventory: {probe.python} does not run on the hosts"
     keys = [key for key, value in (("exec", probe.wrapper), ("setup", probe.setup)) if value]
     if "did not finish in time" in error:
         cause = " or ".join(keys or ["python"])
-        return f"correct {cause} under [probe] of the inventory: it does not finish on {host}"
+        return f"correct {cause} under [probe] in the inventory: it does not finish on {host}"
     keys = [*(["user"] if probe.user else []), *keys, "python"]
-    return f"correct {' or '.join(keys)} under [probe] of the inventory: the jobs' Python does not start"
+    return f"correct {' or '.join(keys)} under [probe] in the inventory: the jobs' Python does not start"
 
 
 def _has_no_python(probe: ProbeSettings, error: str) -> bool:

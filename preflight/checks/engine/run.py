@@ -168,8 +168,8 @@ def _call(scribe: Here | All, inputs: Mapping[str, object]) -> list[Finding]:
         return [
             scribe.finding(
                 Outcome.UNKNOWN,
-                f"check crashed: {type(error).__name__}: {error}",
-                remedy="report this as a bug in preflight, with the facts of the host",
+                f"the check crashed: {type(error).__name__}: {error}",
+                remedy="report this bug in preflight, and attach the facts of the host",
                 commands=("preflight facts -o json",),
                 evidence=(f"{where.name}, line {where.lineno}",),
             )
@@ -207,5 +207,5 @@ def select(checks: Mapping[str, Check], only: Iterable[str] = (), skip: Iterable
     wanted = {id_ for word in only for id_ in _matching(checks, word)} or set(checks)
     unwanted = {id_ for word in skip for id_ in _matching(checks, word)}
     if not wanted - unwanted:
-        raise UsageError("no check is left: what is asked for is skipped, too")
+        raise UsageError("no check is left to run: the skipped checks include all selected ones")
     return [checks[id_] for id_ in sorted(wanted - unwanted)]

@@ -37,12 +37,13 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         }
         for odd in odd_ones(kinds):
             yield scribe.warn(
-                f"{odd.host}: the NVIDIA kernel module is {odd.value}, but {odd.usual} on {odd.elsewhere}",
+                f"{odd.host}: the NVIDIA kernel module is {odd.value} here and {odd.usual} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected="the same on all hosts",
                 found=odd.value,
-                remedy=f"install the same kind of kernel module {version}, open or proprietary, on all hosts",
+                remedy=f"choose the open or the proprietary kernel module {version} for all hosts, "
+                "then change the hosts with the other kind",
             )
 
 
@@ -89,16 +90,16 @@ def libraries(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     if nvidia.module is None:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
     elif not nvidia.libraries:
-        yield scribe.skip("the driver's libraries are not in a usual directory")
+        yield scribe.skip("no driver libraries in the usual directories")
     elif nvidia.module.version not in nvidia.libraries:
         answers = nvidia.gpus.value is not None
         report = scribe.warn if answers else scribe.bad
         yield report(
-            f"{scribe.host.name}: the loaded NVIDIA driver is {nvidia.module.version}, but the installed libraries are "
-            f"{', '.join(nvidia.libraries)}",
+            f"{scribe.host.name}: the loaded NVIDIA driver has version {nvidia.module.version}, but the installed "
+            f"libraries have version {', '.join(nvidia.libraries)}",
             expected=nvidia.module.version,
             found=", ".join(nvidia.libraries),
-            remedy=f"reboot {scribe.host.name} if the driver was updated. Otherwise remove the unused libraries"
+            remedy=f"reboot {scribe.host.name} if the driver was updated. Otherwise remove the other libraries"
             if answers
-            else f"reboot {scribe.host.name}, or unload and reload its nvidia modules",
+            else f"reboot {scribe.host.name}, or unload and reload the nvidia kernel modules",
         )

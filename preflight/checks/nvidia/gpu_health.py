@@ -45,7 +45,7 @@ def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 device=index,
                 expected="0",
                 found=counted,
-                remedy="end the jobs on this GPU, then reset it",
+                remedy="stop the jobs on this GPU, then reset the GPU",
                 commands=(_reset(scribe, gpu.bus),),
             )
         if gpu.ecc.sram_threshold_exceeded:
@@ -96,7 +96,7 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 device=index,
                 expected="no pending repair",
                 found="pending",
-                remedy=f"end the jobs on this GPU, then reset it or reboot {scribe.host.name}",
+                remedy=f"stop the jobs on this GPU, then reset the GPU or reboot {scribe.host.name}",
                 commands=(_reset(scribe, gpu.bus),),
             )
 
@@ -145,7 +145,7 @@ def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 device=index,
                 expected="Not Active",
                 found=reason,
-                remedy=f"check the cooling and power supplies of {scribe.host.name} in the BMC's log",
+                remedy=f"check the BMC log of {scribe.host.name} for cooling and power supply faults",
             )
 
 
@@ -168,7 +168,7 @@ def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         return
     if nvidia.log.value is None:
         yield scribe.unknown(
-            f"{scribe.host.name}: {nvidia.log.error}", remedy="run preflight as root, on the host itself"
+            f"{scribe.host.name}: {nvidia.log.error}", remedy="run preflight as root on the host itself"
         )
         return
     log = nvidia.log.value
@@ -176,7 +176,7 @@ def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield scribe.warn(
             f"{scribe.host.name}: the kernel log does not reach back to the boot, so older Xids may be missing",
             expected="all messages since the boot",
-            remedy="configure journald to keep all kernel messages since the boot",
+            remedy="check where the kernel log begins, then configure journald to keep all messages since the boot",
             commands=(scribe.on(scribe.host.name, "journalctl -k -b"),),
         )
     if log.lines.unread:
@@ -219,10 +219,10 @@ def _open_xid(scribe: Here, xid: Xid, place: tuple[int, Gpu] | None) -> Finding:
 
 def _xid_remedy(xid: Xid, *, recovered: bool) -> str:
     if recovered:
-        return "do nothing, because the driver reports that the GPU has recovered"
+        return "no action is needed, because the driver reports that the GPU has recovered"
     if xid.action in _URGENT:
-        return f"{xid.action}, unless this was done since. The log does not show it"
-    return f"look up Xid {xid.code} in NVIDIA's Xid catalogue"
+        return f"{xid.action}, unless this was done after the Xid. The kernel log may not show it"
+    return f"look up Xid {xid.code} in NVIDIA's Xid catalog"
 
 
 def _not_before(later: Xid, earlier: Xid) -> bool:

@@ -45,15 +45,15 @@ def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> 
         yield _hang(scribe, nvidia)
     elif not nvidia.pci and nvidia.module is None:
         yield scribe.bad(
-            f"{host}: no NVIDIA GPU on the PCI bus, and no NVIDIA driver loaded",
+            f"{host}: no NVIDIA GPU is on the PCI bus, and no NVIDIA driver is loaded",
             expected="GPUs",
             found="none",
-            remedy="pass the GPUs to the container or virtual machine, or correct product in the inventory",
+            remedy="give the container or virtual machine access to the GPUs, or correct product in the inventory",
         )
     elif nvidia.module is None:
         yield scribe.bad(
-            f"{host}: {len(nvidia.pci)} GPUs on the PCI bus, but no NVIDIA driver is loaded",
-            expected="a driver",
+            f"{host}: the PCI bus has {_gpus(len(nvidia.pci))}, but no NVIDIA driver is loaded",
+            expected="a loaded driver",
             found="no /proc/driver/nvidia/version",
             remedy="load the NVIDIA driver. After a kernel update, build it for the new kernel first",
             commands=(scribe.on(host, "modprobe nvidia"),),
@@ -99,7 +99,7 @@ def _unread_values(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
         suffix = f", and {len(other_errors) - _SHOWN} more" if len(other_errors) > _SHOWN else ""
         yield scribe.unknown(
             f"{scribe.host.name}: {'; '.join(other_errors[:_SHOWN])}{suffix}",
-            remedy="read these values in the output of nvidia-smi",
+            remedy="check these values in the output of nvidia-smi",
             commands=_query(scribe),
         )
 
@@ -156,10 +156,10 @@ def _lost_gpus(scribe: Here, nvidia: Nvidia, missing: Mapping[str, str]) -> Iter
         fell_off = any(xid.bus == bus and xid.code == OFF_THE_BUS for xid in xids_of(nvidia))
         yield scribe.bad(
             f"{scribe.host.name}: the GPU at {bus} {symptom}",
-            expected="in nvidia-smi",
-            found="lost",
+            expected="listed by nvidia-smi",
+            found="not listed",
             evidence=("Xid 79 in the kernel log: the GPU fell off the PCIe bus",) if fell_off else (),
-            remedy=f"reboot {scribe.host.name}. If the GPU stays lost, power the host off and on, then check the board",
+            remedy=f"reboot {scribe.host.name}. If the GPU stays lost, power-cycle the host, then check the GPU board",
         )
 
 
@@ -172,19 +172,19 @@ def _odd_number(scribe: Here, nvidia: Nvidia, number: int, peers: _PeerCount) ->
     if number != planned if planned else number < peers.number:
         reference = f"the inventory lists {planned}" if planned else f"{peers.hosts} have {peers.number}"
         yield scribe.bad(
-            f"{host}: {_gpus(number)}, but {reference}",
+            f"{host}: has {_gpus(number)}, but {reference}",
             expected=f"{planned or peers.number} GPUs",
             found=str(number),
-            remedy="compare the GPUs of the driver with those on the PCI bus. Correct the inventory if it is wrong",
+            remedy="compare the GPUs in nvidia-smi with the GPUs on the PCI bus. If the inventory is wrong, correct it",
             commands=(scribe.on(host, "nvidia-smi -L"), list_on_bus),
         )
     elif not planned and plan and number not in plan.gpus and not nvidia.contained:
         numbers = " or ".join(map(str, plan.gpus))
         yield scribe.warn(
-            f"{host}: {_gpus(number)}, but servers with {model} usually have {numbers}",
+            f"{host}: has {_gpus(number)}, but servers with {model} usually have {numbers}",
             expected=f"{numbers} GPUs",
             found=str(number),
-            remedy="count the GPUs on the PCI bus. If all are there, set devices under [cluster] of the inventory",
+            remedy="count the GPUs on the PCI bus. If all are there, set devices under [cluster] in the inventory",
             commands=(list_on_bus,),
         )
 
@@ -225,12 +225,12 @@ def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         if _most_have_more(width, widths[gpu.product, index], widths[gpu.product, None]):
             report, remedy = (
                 host_scribe.bad,
-                f"power {name} off and on. Then check the seat of the GPU board and its riser",
+                f"power-cycle {name}. If the GPU still has too few lanes, reseat the GPU board and its riser",
             )
         else:
-            report, remedy = host_scribe.warn, "check whether the server's slots have more lanes"
+            report, remedy = host_scribe.warn, "check how many PCIe lanes the slot of this GPU has"
         yield report(
-            f"{called(host_scribe.host, index, gpu)}: {width} of {width_max} PCIe lanes in use",
+            f"{called(host_scribe.host, index, gpu)}: uses {width} of {width_max} PCIe lanes",
             device=index,
             expected=f"{width_max} lanes",
             found=f"{width} lanes",

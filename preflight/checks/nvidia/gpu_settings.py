@@ -43,8 +43,8 @@ def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
             other_run = holder is Owner.OTHER_RUN
             remedy, command = _process_fix(process.pid, other_run=other_run)
             yield scribe.bad(
-                f"{called(scribe.host, index, gpu)}: used by {process.name or 'a process'}"
-                + (", of another preflight run" if other_run else ""),
+                f"{called(scribe.host, index, gpu)}: in use by {process.name or 'a process'}"
+                + (" of another preflight run" if other_run else ""),
                 device=index,
                 expected="no process",
                 found=f"pid {process.pid}" + (f", {process.memory} MiB" if process.memory else ""),
@@ -57,7 +57,7 @@ def _process_fix(pid: int, *, other_run: bool) -> tuple[str, str]:
     """Return the remedy for a process on a GPU, and the command for it on the host."""
     if other_run:
         return "wait until the other preflight run has ended", f"ps -o pid,user,lstart,args -p {pid}"
-    return "wait for the job to end, or end this process", f"kill {pid}"
+    return "wait for the job to end. If this process is a leftover, end it", f"kill {pid}"
 
 
 @host_check("GPU109", "GPU persistence mode", severity=Outcome.WARN, products=GPU)
@@ -155,7 +155,7 @@ def _mig_of(scribe: Here, index: int, gpu: Gpu, report: Callable[..., Finding]) 
             expected=_word(wanted),
             found=_word(mode),
             remedy=f"turn MIG {_word(wanted)}, then reset the GPU"
-            + (". If MIG is intended, set mig = true under [machine] of the inventory" if mode else ""),
+            + (". If MIG is intended, set mig = true under [machine] in the inventory" if mode else ""),
             commands=commands,
         )
     elif pending not in (None, mode):

@@ -41,15 +41,15 @@ def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         bad = {link.number: counts for link in gpu.links if (counts := _counts_above_zero(link))}
         if bad:
             first = next(iter(bad))
-            suffix = f"; errors also on {len(bad) - 1} more link{'s' if len(bad) > 2 else ''}" if len(bad) > 1 else ""
+            suffix = f" ({len(bad) - 1} more NVLink{'s' if len(bad) > 2 else ''} with errors)" if len(bad) > 1 else ""
             yield scribe.bad(
-                f"{scribe.host.name}: GPU {gpu.index}: NVLink {first} counted {bad[first]}{suffix}",
+                f"{scribe.host.name}: GPU {gpu.index}: NVLink {first} reports {bad[first]}{suffix}",
                 device=gpu.index,
                 expected="no errors",
                 found=bad[first],
                 evidence=tuple(f"link {number}: {counts}" for number, counts in bad.items()),
-                remedy=f"read the counters again. If they rise, reset all GPUs of {scribe.host.name} together, "
-                "then check the board",
+                remedy=f"read the counters again. If the counts rise, reset all GPUs on {scribe.host.name} together, "
+                "then check the GPU board",
                 commands=(scribe.on(scribe.host.name, f"nvidia-smi nvlink -e -i {gpu.index}"),),
             )
 

@@ -54,18 +54,19 @@ def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             f"{scribe.host.name}: fabric manager is running, but no systemd unit starts it at boot",
             expected="enabled",
             found="no nvidia-fabricmanager.service",
-            remedy="install the nvidia-fabricmanager package, which has a unit, or start it at boot in another way",
+            remedy="install the nvidia-fabricmanager package, which has a systemd unit, "
+            "or start fabric manager at boot in another way",
         )
 
 
 def _start(nvidia: Nvidia) -> str:
-    log = "If it does not start, read /var/log/fabricmanager.log"
+    log = "If fabric manager does not start, read /var/log/fabricmanager.log"
     if nvidia.fabric_manager.at_boot is None:
-        return f"start nv-fabricmanager without systemd, which this host does not run. {log}"
+        return f"start nv-fabricmanager manually, because this host does not run systemd. {log}"
     if nvidia.fabric_manager.unit:
         return f"start fabric manager. {log}"
     release = f" {nvidia.module.version}" if nvidia.module else " in the driver's version"
-    return f"install nvidia-fabricmanager{release}, then start it. {log}"
+    return f"install nvidia-fabricmanager{release}, then start the service. {log}"
 
 
 def _fabric_manager(scribe: Here, action: str) -> str:
@@ -89,14 +90,16 @@ def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     manager, module = nvidia.fabric_manager.version, nvidia.module
     if manager is None or module is None:
         yield scribe.skip(
-            "the version of fabric manager or of the driver is unknown (fabric manager's is read from Debian only)"
+            "the version of fabric manager or of the driver is unknown (the first is read on Debian systems only)"
         )
     elif nvidia.switches and manager != module.version:
         yield scribe.bad(
-            f"{scribe.host.name}: fabric manager is {manager}, but the NVIDIA driver is {module.version}",
+            f"{scribe.host.name}: fabric manager has version {manager}, "
+            f"but the NVIDIA driver has version {module.version}",
             expected=module.version,
             found=manager,
-            remedy=f"install nvidia-fabricmanager {module.version}, end the host's jobs, then restart fabric manager",
+            remedy=f"install nvidia-fabricmanager {module.version}, stop all jobs on the host, "
+            "then restart fabric manager",
             commands=(_fabric_manager(scribe, "systemctl restart"),),
         )
 
@@ -120,11 +123,12 @@ def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         if state is not None and (state != _READY or status not in (None, _FINE)):
             problem = state if state != _READY else f"{state}, {status}"
             yield scribe.bad(
-                f"{called(scribe.host, index, gpu)}: NVLink fabric state is {problem}",
+                f"{called(scribe.host, index, gpu)}: the NVLink fabric state is {problem}",
                 device=index,
                 expected=f"{_READY}, {_FINE}",
                 found=problem,
-                remedy="end the host's jobs, then restart fabric manager. For errors, see /var/log/fabricmanager.log",
+                remedy="stop all jobs on the host, then restart fabric manager. If the state stays the same, read "
+                "/var/log/fabricmanager.log",
                 commands=(_fabric_manager(scribe, "systemctl restart"),),
             )
 
@@ -146,7 +150,7 @@ def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")
         return
     if nvidia.log.value is None:
-        yield scribe.skip("the driver's messages in the kernel log are unknown, see GPU107")
+        yield scribe.skip("the kernel log with the driver's messages is not available, see GPU107")
         return
     for error in nvidia.log.value.lines.sxids:
         if error.fatal is not False:
@@ -157,5 +161,5 @@ def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 expected="no SXid",
                 found=f"SXid {error.code}",
                 evidence=(line(error),),
-                remedy=f"reset all GPUs of {scribe.host.name} together, or reboot it",
+                remedy=f"reset all GPUs on {scribe.host.name} together, or reboot the host",
             )

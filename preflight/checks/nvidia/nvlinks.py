@@ -102,14 +102,14 @@ def _missing_links(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterato
     up = _speeds(links)
     name = f"{scribe.host.name}: GPU {links.index}"
     fix: dict[str, Any] = {
-        "remedy": f"look for Xid 74 and SXid in the kernel log. Then reset all GPUs of {scribe.host.name} together, or "
-        "reboot it",
+        "remedy": f"search the kernel log for Xid 74 and SXid errors. Then reset all GPUs on {scribe.host.name} "
+        "together, or reboot the host",
         "commands": (scribe.on(scribe.host.name, "dmesg | grep Xid"),),
     }
     if len(up) < expected.number:
         down = ", ".join(str(link.number) for link in links.links if link.speed is None)
         yield scribe.bad(
-            f"{name}: {len(up)} of {expected.number} NVLinks are up" + (f", link {down} is inactive" if down else ""),
+            f"{name}: {len(up)} of {expected.number} NVLinks are up" + (f" (inactive: {down})" if down else ""),
             device=links.index,
             expected=f"{expected.number} NVLinks",
             found=str(len(up)),
@@ -117,7 +117,8 @@ def _missing_links(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterato
         )
     if slow := [link_speed for link_speed in up if link_speed < expected.speed * (1 - _TOLERANCE)]:
         yield scribe.bad(
-            f"{name}: slow NVLinks: {len(slow)} at {min(slow):g} GB/s, expected {expected.speed:g} GB/s",
+            f"{name}: {len(slow)} of {len(up)} NVLinks are slow: the slowest runs at {min(slow):g} GB/s, "
+            f"expected {expected.speed:g} GB/s",
             device=links.index,
             expected=f"{expected.speed:g} GB/s",
             found=f"{min(slow):g} GB/s",
@@ -166,11 +167,12 @@ def _pairs_of(
     elif missed and not has_switches:
         pair, peer = next(iter(missed.items()))
         yield scribe.bad(
-            f"{scribe.host.name}: {' and '.join(pair)} are connected by NVLink, but by {links[peer][pair]} on {peer}",
+            f"{scribe.host.name}: {' and '.join(pair)} are connected by NVLink here "
+            f"and by {links[peer][pair]} on {peer}",
             peer=peer,
             expected="the same on all hosts",
             found=own[pair],
-            remedy=f"check the NVLink bridge between these GPUs of {peer}",
+            remedy=f"check the NVLink bridge between these GPUs on {peer}",
             commands=_show_topology(scribe, peer),
         )
 
@@ -211,14 +213,14 @@ def _without_nvlink(scribe: Here, without: Mapping[Pair, str], peer: str | None)
     `peer` with NVLink."""
     (first, second), link = next(iter(without.items()))
     common = set.intersection(*map(set, without)) if len(without) > 1 else set()
-    suffix = f" (and {len(without) - 1} more pairs)" if len(without) > 1 else ""
+    suffix = f" (and {len(without) - 1} more pair{'s' if len(without) > 2 else ''})" if len(without) > 1 else ""
     return scribe.bad(
         f"{scribe.host.name}: {first} and {second} are connected by {link}, not by NVLink{suffix}",
         peer=peer,
         device=int(common.pop()[3:]) if len(common) == 1 else None,
-        expected="NVLink (NV and a number)",
+        expected="NVLink (NV followed by a number)",
         found=link,
-        remedy=f"reset all GPUs of {scribe.host.name} together, or reboot it. Then compare the topology",
+        remedy=f"reset all GPUs on {scribe.host.name} together, or reboot the host. Then check the topology again",
         commands=_show_topology(scribe),
     )
 
@@ -272,12 +274,12 @@ def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             usual = max(places_elsewhere, key=lambda at: (places_elsewhere[at], -at), default=place)
             if place > usual:
                 yield host_scribe.bad(
-                    f"{host.name}: the nearest NIC of {gpu} is at distance {_NEAR_TO_FAR[place]}, but at "
+                    f"{host.name}: the nearest NIC of {gpu} is at distance {_NEAR_TO_FAR[place]} here and at "
                     f"{_NEAR_TO_FAR[usual]} on most other hosts",
                     device=int(gpu[3:]),
                     expected=_NEAR_TO_FAR[usual],
                     found=_NEAR_TO_FAR[place],
-                    remedy="compare the topology with another host's",
+                    remedy="compare the topology with that of another host",
                     commands=_show_topology(host_scribe),
                 )
 

@@ -127,9 +127,9 @@ def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
             yield scribe.unknown(f"{name}: {port.device}: the GIDs could not be read", host=name)
         elif gid is None and wanted is not None:
             yield scribe.bad(
-                f"{name}: {port.device}: {setting} selects an empty slot (in use are {_slots(gids)})",
+                f"{name}: {port.device}: {setting} selects an empty slot (slots in use: {_slots(gids)})",
                 found="empty",
-                remedy="unset NCCL_IB_GID_INDEX, or set it to a slot in use",
+                remedy="unset NCCL_IB_GID_INDEX in the jobs' environment, or set it to a slot in use",
                 **details,
             )
         elif gid is not None and is_link_local(gid):
@@ -146,15 +146,16 @@ def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
 def _link_local_reason(gid: Gid, gids: list[Gid], wanted: int | None) -> tuple[str, str]:
     """Return why NCCL takes a link-local GID, and the remedy."""
     if wanted is not None:
-        return "", "unset NCCL_IB_GID_INDEX, or set it to the slot of an IP address"
+        return "", "unset NCCL_IB_GID_INDEX in the jobs' environment, or set it to the slot of an IP address"
     nic = gid.netdev or "the interface"
     routable_gids = [entry for entry in gids if not is_link_local(entry)]
     if not routable_gids:
-        return f", since {nic} has no other GID", f"assign an IP address to {nic}"
+        return f", because {nic} has no other GID", f"assign an IP address to {nic}"
     if routable_gids[0].address is None:
-        why = f": {nic} has only IPv6 addresses, and NCCL_IB_ADDR_FAMILY is not AF_INET6"
-        return why, "export NCCL_IB_ADDR_FAMILY=AF_INET6 on all hosts"
-    return f": {nic} has only IPv4 addresses, and NCCL_IB_ADDR_FAMILY is AF_INET6", "unset NCCL_IB_ADDR_FAMILY"
+        why = f". {nic} has only IPv6 addresses, and NCCL_IB_ADDR_FAMILY is not AF_INET6"
+        return why, "set NCCL_IB_ADDR_FAMILY=AF_INET6 in the jobs' environment on all hosts"
+    why = f". {nic} has only IPv4 addresses, and NCCL_IB_ADDR_FAMILY is AF_INET6"
+    return why, "unset NCCL_IB_ADDR_FAMILY in the jobs' environment"
 
 
 def _slots(gids: list[Gid]) -> str:
@@ -181,21 +182,21 @@ def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
     odd = list(odd_ones(words))
     for odd_host in odd:
         yield scribe.bad(
-            f"{odd_host.host}: NCCL uses {odd_host.value}, but {odd_host.usual} on {odd_host.elsewhere}",
+            f"{odd_host.host}: NCCL uses {odd_host.value} here and {odd_host.usual} on {odd_host.elsewhere}",
             host=odd_host.host,
             peer=odd_host.others[0],
             expected=odd_host.usual,
             found=odd_host.value,
-            remedy="unset NCCL_IB_GID_INDEX on all hosts, or set it to a slot with RoCE v2 on all hosts",
+            remedy="unset NCCL_IB_GID_INDEX in the jobs' environment, or set it to a slot with RoCE v2 on all hosts",
         )
     if not odd and any("v1" in word for word in words.values()):
         for name, word in words.items():
             yield scribe.warn(
-                f"{name}: NCCL uses {word}, which is not routed",
+                f"{name}: NCCL uses {word}, which cannot be routed",
                 host=name,
                 expected="RoCE v2",
                 found=word,
-                remedy="unset NCCL_IB_GID_INDEX and NCCL_IB_ROCE_VERSION_NUM",
+                remedy="unset NCCL_IB_GID_INDEX and NCCL_IB_ROCE_VERSION_NUM in the jobs' environment",
             )
 
 
@@ -289,13 +290,13 @@ def _other_sizes(scribe: All, ports: Sequence[_PortPackets]) -> Iterator[Finding
     for port in ports:
         for odd in port.odd:
             yield scribe.bad(
-                f"{odd.host}: {port.device} sends packets of {odd.value} bytes, but of {odd.usual} bytes on "
-                f"{odd.elsewhere}: {port.by_host[odd.host].setting}",
+                f"{odd.host}: {port.device} sends RDMA packets of {odd.value} bytes here and of {odd.usual} bytes on "
+                f"{odd.elsewhere} ({port.by_host[odd.host].setting})",
                 host=odd.host,
                 peer=odd.others[0],
                 expected=f"{odd.usual} bytes",
                 found=f"{odd.value} bytes",
-                remedy="set the same MTU on all hosts, and on the switches between them",
+                remedy="choose one MTU for all hosts and switches, then change the hosts with another MTU",
             )
 
 
@@ -339,7 +340,8 @@ def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Netw
         # Hosts of other networks cannot decide which of these is right, and must not make a majority by passing.
         for name in sorted(compared - odd_names):
             yield scribe.skip(
-                "same rails as the hosts in its networks, but hosts in other networks differ without a majority",
+                "the host has the same rails as the others in its networks, but hosts in other networks differ "
+                "without a majority",
                 host=name,
             )
     for group in groups:
@@ -391,10 +393,13 @@ def _other_rails(scribe: All, group: _RailGroup) -> Iterator[Finding]:
         differences = [(device, rail) for device, rail in odd.value if usual.get(device) != rail]
         device, rail = differences[0] if differences else odd.value[0]
         yield scribe.bad(
-            f"{odd.host}: {device} is in {rail}, but in {usual.get(device, 'no network')} on {odd.elsewhere}",
+            f"{odd.host}: {device} is in {rail} here and in {usual.get(device, 'no network')} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
-            expected=", ".join(map(" ".join, odd.usual)),
-            found=", ".join(map(" ".join, odd.value)),
-            remedy="connect the same device to the same rail on all hosts. Check addresses, cables and device names",
+            evidence=tuple(
+                f"{name}: {', '.join(map(' '.join, rails))}"
+                for name, rails in ((odd.host, odd.value), (odd.others[0], odd.usual))
+            ),
+            remedy="compare the addresses, cables and device names of both hosts with the plan, "
+            "then change the host that differs",
         )

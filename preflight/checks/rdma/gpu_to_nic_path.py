@@ -43,7 +43,7 @@ def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Fi
         return
     elif rdma.open_driver is None:
         yield scribe.unknown(
-            f"{scribe.host.name}: the type of the NVIDIA kernel module, open or proprietary, is unknown",
+            f"{scribe.host.name}: it is unknown whether the NVIDIA kernel module is open or proprietary",
             remedy="check that the NVIDIA driver is loaded",
             commands=(scribe.on(scribe.host.name, "cat /proc/driver/nvidia/version"),),
         )
@@ -90,7 +90,7 @@ def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
       setpci -s BRIDGE ECAP_ACS+0x6.w=0000
     """
     if rdma.virtual:
-        yield scribe.skip("a virtual machine, which needs ACS")
+        yield scribe.skip("the host is a virtual machine, which needs ACS")
         return
     between = _bridges_between(rdma)
     if not between:
@@ -99,15 +99,15 @@ def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
     hidden = sum(rdma.acs.get(bridge) is None for bridge in between)
     if hidden:
         yield scribe.unknown(
-            f"{scribe.host.name}: the ACS bits of {hidden} bridges are visible to root only",
-            remedy="set sudo = true under [ssh] of the inventory, or log in as root",
+            f"{scribe.host.name}: only root can read the ACS bits of {hidden} PCI bridge{'s' if hidden > 1 else ''}",
+            remedy="set sudo = true under [ssh] in the inventory, or log in as root",
         )
     redirecting = [bridge for bridge in between if _redirects(rdma, bridge)]
     if redirecting:
         first = redirecting[0]
         suffix = f" (and {len(redirecting) - 1} more)" if len(redirecting) > 1 else ""
         yield scribe.bad(
-            f"{scribe.host.name}: bridge {first}{suffix} redirects traffic between {' and '.join(between[first])}",
+            f"{scribe.host.name}: PCI bridge {first}{suffix} redirects traffic between {' and '.join(between[first])}",
             expected="ReqRedir- CmpltRedir-",
             found=f"ACS control 0x{rdma.acs[first]:04x}",
             evidence=tuple(f"{bridge}: {' and '.join(between[bridge])}" for bridge in redirecting),
@@ -159,7 +159,7 @@ def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
       update-grub
     """
     if rdma.virtual:
-        yield scribe.skip("a virtual machine, and its host decides")
+        yield scribe.skip("the host is a virtual machine, and the hypervisor controls the IOMMU")
         return
     if problem := _iommu_problem(rdma):
         yield scribe.bad(
@@ -205,12 +205,12 @@ def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterat
     elif not 0 <= limits.memlock_soft < ENOUGH:
         return
     elif job is None:
-        yield scribe.skip("whether jobs may exceed their memlock limit is known only where they run")
+        yield scribe.skip("the capability to exceed the memlock limit is visible only where the jobs run")
     elif not job.capabilities & _IPC_LOCK:
         yield scribe.bad(
             f"{scribe.host.name}: jobs may lock only {limits.memlock_soft >> 10} KiB of memory",
             expected="unlimited",
             found=f"{limits.memlock_soft} bytes",
-            remedy="raise the memlock limit in the job's script, or in /etc/security/limits.d",
+            remedy="raise the memlock limit in the job script, or in /etc/security/limits.d",
             commands=("ulimit -l unlimited",),
         )

@@ -21,14 +21,18 @@ _WAITING = ("INIT", "ARMED")
 # Physical state → (meaning, remedy).
 _MEANING = {
     "Polling": ("no signal from the other end", "check the cable and the switch port"),
-    "Disabled": ("switched off", "enable the port"),
+    "Disabled": ("turned off", "enable the port"),
     "LinkErrorRecovery": ("the link goes up and down", "clean or replace the optics and the cable"),
-    "PortConfigurationTraining": ("the two ends do not agree on a link", "check cable, optics and switch port"),
-    "Sleep": ("asleep", "check the switch port"),
+    "PortConfigurationTraining": (
+        "the two ends could not negotiate a link",
+        "check the cable, the optics and the switch port",
+    ),
+    "Sleep": ("in sleep mode", "check the switch port"),
 }
-_HUNG = "search the kernel log for mlx5 errors. If the firmware hangs, reset it (mlxfwreset) or power-cycle the host"
+_HUNG = "search the kernel log for mlx5 errors. If the firmware hangs, reset it with mlxfwreset or power-cycle the host"
 _KERNEL_LOG = "dmesg | grep mlx5"
-_NO_SUBNET_MANAGER = "start the subnet manager on the switch, or opensm on one host"
+_NO_SUBNET_MANAGER = "query the subnet manager. If none answers, start it on the switch or run opensm on one host"
+_UNMANAGED_PORT = "query the subnet manager, then check that it manages the switch port of this host"
 _FIND_SUBNET_MANAGER = "sminfo"
 
 
@@ -85,7 +89,7 @@ def _inactive(scribe: Here, host: Rdma, places: CountedPorts, usual_number: int)
             may_be_meant = _may_be_meant(scribe.cluster, port, is_doubtful=is_doubtful)
             alike[may_be_meant, is_certain, _problem(place, host, port)].append(_port_name(place))
     for (may_be_meant, is_certain, problem), names in alike.items():
-        elsewhere = f", but active on {'most' if is_certain else 'other'} hosts"
+        elsewhere = f" here and active on {'most' if is_certain else 'other'} hosts"
         report = scribe.warn if may_be_meant else scribe.bad
         yield report(
             f"{scribe.host.name}: {', '.join(names)}: {problem.text}{'' if scribe.cluster.machine.rdma else elsewhere}",
@@ -126,7 +130,7 @@ def _unread(scribe: Here, host: Rdma, places: CountedPorts) -> Iterator[Finding]
             )
     if errors:
         suffix = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        summary = f"{name}: the data of the RDMA devices is incomplete: {errors[0]}{suffix}"
+        summary = f"{name}: the RDMA device data is incomplete: {errors[0]}{suffix}"
         yield scribe.unknown(summary, evidence=tuple(errors))
 
 
@@ -140,7 +144,9 @@ def _problem(place: Place, host: Rdma, port: RdmaPort | None) -> _Problem:
     if port is None and silent:
         return _Problem("no answer", _HUNG, (_KERNEL_LOG,))
     if port is None:
-        remedy = "check that the device is on the PCI bus, that its driver is loaded, and that its name is the same"
+        remedy = (
+            "check that the device is on the PCI bus, that its driver is loaded, and that other hosts use the same name"
+        )
         return _Problem("missing", remedy, ("lspci -d 15b3:", _KERNEL_LOG))
     meaning, remedy = _MEANING.get(port.physical_state or "", ("", "check the cable and the switch port"))
     words = ", ".join(filter(None, (port.state, port.physical_state)))
@@ -172,11 +178,13 @@ def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     Fix: Start the subnet manager on the switch, or opensm on one host.
     """
     places = counted(scribe.cluster, rdma.values()).places
-    findings = [finding for entry in by_host(scribe, rdma) for finding in _waiting_ports(*entry, places)]
+    is_managed = any(_is_managed(port) for host in rdma.values() for port in host.ports)
+    remedy = _UNMANAGED_PORT if is_managed else _NO_SUBNET_MANAGER
+    findings = [finding for entry in by_host(scribe, rdma) for finding in _waiting_ports(*entry, places, remedy)]
     failed = [finding for finding in findings if finding.outcome is Outcome.FAIL]
-    if len(failed) > 1 and not any(_is_managed(port) for host in rdma.values() for port in host.ports):
+    if len(failed) > 1 and not is_managed:
         yield scribe.bad(
-            f"no subnet manager has configured any InfiniBand port of {len(failed)} hosts",
+            f"no subnet manager has configured any InfiniBand port on {len(failed)} hosts",
             host=None,
             expected="ACTIVE",
             found=failed[0].found,
@@ -189,7 +197,7 @@ def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
         yield from findings
 
 
-def _waiting_ports(scribe: Here, host: Rdma, places: Collection[Place]) -> Iterator[Finding]:
+def _waiting_ports(scribe: Here, host: Rdma, places: Collection[Place], remedy: str) -> Iterator[Finding]:
     """Yield the one finding about the ports that wait for a subnet manager; those that count stand for all."""
     waiting = [port for port in host.ports if _is_waiting(port)]
     if not waiting:
@@ -199,10 +207,10 @@ def _waiting_ports(scribe: Here, host: Rdma, places: Collection[Place]) -> Itera
     report = scribe.bad if ports_that_count or not active_ports(host) else scribe.warn
     states = ", ".join(f"{_port_name((port.device, port.port))} is {port.state}" for port in ports)
     yield report(
-        f"{scribe.host.name}: {states} (link up, but not configured by a subnet manager)",
+        f"{scribe.host.name}: {states} (the link is up, but no subnet manager has configured the port)",
         expected="ACTIVE",
         found=str(ports[0].state),
-        remedy=_NO_SUBNET_MANAGER,
+        remedy=remedy,
         commands=(scribe.on(scribe.host.name, _FIND_SUBNET_MANAGER),),
     )
 
@@ -243,7 +251,7 @@ def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -
         for odd in odd_ones(rates_of_port):
             if odd.value < odd.usual:
                 yield scribe.bad(
-                    f"{odd.host}: {_port_name(place)} runs at {odd.value:g} Gbit/s, but at {odd.usual:g} Gbit/s on "
+                    f"{odd.host}: {_port_name(place)} runs at {odd.value:g} Gbit/s here and at {odd.usual:g} Gbit/s on "
                     f"{odd.elsewhere}",
                     host=odd.host,
                     peer=odd.others[0],
@@ -294,7 +302,7 @@ def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
                 f"{scribe.host.name}: {_port_name(place)}: {', '.join(problems)}",
                 found=", ".join(problems),
                 expected="no errors",
-                remedy="read the counters again. If they rise, clean or replace the optics and the cable",
+                remedy="read the counters again. If the counts rise, clean or replace the optics and the cable",
                 commands=(
                     scribe.on(
                         scribe.host.name, f"grep . /sys/class/infiniband/{port.device}/ports/{port.port}/counters/*"

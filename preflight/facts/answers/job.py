@@ -93,7 +93,7 @@ def job_versions(raw: RawJob, driver: RawDriver | Missing | None) -> Versions | 
 
 
 def _packages(raw: RawJob, driver: RawDriver | None) -> tuple[dict[str, Package], dict[str, str]]:
-    """Return the packages of the version files, and by path why a file is not understood.
+    """Return the packages of the version files, and by path why a file is not recognized.
 
     For CANN the first file with an inner version counts. Its version.cfg has the version alone.
     """

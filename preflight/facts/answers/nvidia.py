@@ -52,7 +52,7 @@ class RawNvidia:
     libraries: list[str]
     fabric_manager: RawFabricManager
     persistence_daemon: bool
-    log: RawLog = field(default_factory=lambda: RawLog("", False, "the collector did not query it"))
+    log: RawLog = field(default_factory=lambda: RawLog("", False, "the collector did not query the kernel log"))
     contained: bool = False
     pci_drivers: dict[str, str] = field(default_factory=dict)  # by bus id
     virtual: list[str] = field(default_factory=list)  # bus ids

@@ -20,7 +20,7 @@ from preflight.facts.types import SECTIONS, ClusterFacts, HostFacts, Unreachable
 
 T = TypeVar("T", str, list[str])
 
-ABSENT = "(not there)"
+ABSENT = "(missing)"
 UNSEEN = "(could not be checked)"
 _WORDS = (ABSENT, UNSEEN)
 _REORDERED = "(in another order)"

@@ -71,7 +71,7 @@ def schema_of(text: str | bytes) -> str:
 def json_error(error: Exception, text: str | bytes = "") -> str:
     """Return the error of a JSON text and its place, as a clause."""
     if isinstance(error, UnicodeError):
-        return "it is not text in UTF-8"
+        return "it is not UTF-8 text"
     if isinstance(error, RecursionError):
         return "its brackets are nested too deeply"
     if isinstance(error, msgspec.MsgspecError):
@@ -90,7 +90,7 @@ def _decoder_error(error: msgspec.MsgspecError, text: str | bytes) -> str:
     if match := re.fullmatch(r"Invalid enum value (.+)", sentence):
         return f"{place}: {match[1][:_LONGEST]} is not a known value"
     if sentence == "Input data was truncated":
-        return "it is cut off: the JSON has no end" if text.strip() else "it is empty"
+        return "the file is cut off, because the JSON does not end" if text.strip() else "it is empty"
     if match := re.fullmatch(r"JSON is malformed: .* \(byte (\d+)\)", sentence):
         return _not_json(text, int(match[1]))
     prefix = f"{place}: " if path else ""
@@ -106,5 +106,5 @@ def _not_json(text: str | bytes, offset: int) -> str:
     try:
         lines = data.decode()[:offset].split("\n") if data else []
     except UnicodeDecodeError:
-        return "it is not text in UTF-8"
+        return "it is not UTF-8 text"
     return f"line {len(lines)}, column {len(lines[-1]) + 1} is not JSON" if lines else "it is not JSON"

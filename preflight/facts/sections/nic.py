@@ -11,7 +11,7 @@ from preflight.facts.reading import NOT_SET, Found
 
 @dataclass(frozen=True)
 class LinkChange:
-    """A change of the link. `at`: the device's clock; None if it is not understood.
+    """A change of the link. `at`: the device's clock; None if it is not recognized.
 
     The tool prints it as "Sun Oct  5 10:13:51 2025". It is read as seconds since 1970 of a clock without a time zone.
     """

@@ -31,7 +31,7 @@ def look_connects(request, deadline):
             # As bytes: a text would load the IDNA codec, 5 ms.
             family, _, _, _, place = socket.getaddrinfo(name.encode(), 0, 0, socket.SOCK_STREAM)[0]
         except (OSError, UnicodeError):
-            results.append({"host": host, "error": "%s does not resolve there" % name})
+            results.append({"host": host, "error": "%s does not resolve on that host" % name})
             continue
         for port in ports:
             entry = {"host": host, "address": place[0], "port": port}
@@ -65,7 +65,7 @@ def attempt(places, job_ports, until, results):
                 continue
             connection = unobtrusive_socket(family, job_ports)
         except OSError as error:
-            results.append(dict(entry, error="could not be prepared: %s" % error.strerror))
+            results.append(dict(entry, error="the connection could not be prepared: %s" % error.strerror))
             continue
         code = connection.connect_ex(place)
         if code == errno.EINPROGRESS:

@@ -22,7 +22,7 @@ CGROUPS = "/sys/fs/cgroup"
 def look_load(request, deadline):
     """Return the demand and the use of processors, in processors: 0.25 is a quarter of one."""
     if read("/proc/1/stat") is None:
-        raise LookError("other users' processes are hidden (hidepid of /proc), only root can see them")
+        raise LookError("other users' processes are hidden (/proc has the hidepid option), and only root can see them")
     processors, limit = usable(), limited()
     much = MUCH * min(processors, limit or processors)
     watch = watched(much, deadline)
@@ -53,7 +53,7 @@ def watched(much, deadline):
         time.sleep(APART)
         watch.take_sample()
     if watch.samples < FEW:
-        raise LookError("the processes could be read %d times, %d are needed" % (watch.samples, FEW))
+        raise LookError("the number of process samples is %d, but %d are needed" % (watch.samples, FEW))
     return watch
 
 

@@ -69,8 +69,10 @@ def jobs_account(user):
     if user in ("", own_account.pw_name):
         return own_account
     if own_account.pw_uid != 0:
-        raise LookError("jobs run as %s, and only root, not %s, can try their keys" % (user, own_account.pw_name))
+        raise LookError(
+            "jobs run as %s, and only root can try the ssh keys of that user, not %s" % (user, own_account.pw_name)
+        )
     try:
         return pwd.getpwnam(user)
     except KeyError:
-        raise LookError("jobs run as %s, and there is no such user here" % user) from None
+        raise LookError("jobs run as %s, but the host has no such user" % user) from None

@@ -12,7 +12,7 @@ from collect.tools import COMMAND_LIMIT, attempt, each, find, listed, listing, r
 
 QUERIES = ("-q", "nvlink -s", "topo -m")
 COUNTERS = "nvlink -e"  # called only without journalctl, so that four processes are the most
-NOT_ASKED = "nvidia-smi nvlink -e was not run, since journalctl took its place (at most four processes)"
+NOT_ASKED = "nvidia-smi nvlink -e was not run, because journalctl took its place (at most four processes)"
 # Queries in turn where -q shows no GPU: the same in another form, then fields of every driver (FEW of facts).
 OTHERWISE = (
     "-q -x",

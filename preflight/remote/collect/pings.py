@@ -22,7 +22,7 @@ def look_pings(request, deadline):
     def pings(device):
         for arguments in pings_by_device[device]:
             if len(results[device]) > 1 and all("trouble" in answer for answer in results[device][-2:]):
-                trouble = "not tried, since the pings before it did not finish"
+                trouble = "not tried, because the previous pings did not finish"
                 results[device].append({"out": "", "err": "", "code": -1, "trouble": trouble})
                 continue
             limit = min(deadline, time.monotonic() + request["ping_seconds"])

@@ -115,11 +115,11 @@ def test_all_version_advice_of_one_run_names_the_same_releases(torch: str, cann:
         (Program(""), "install Python 3.6 or newer on the host, as python3"),
         (
             Program("", wrapper=("docker", "exec", "-i", "train")),
-            "correct exec under [probe] of the inventory, or install Python 3.6 or newer for the jobs",
+            "correct exec under [probe] in the inventory, or install Python 3.6 or newer for the jobs",
         ),
         (
             Program("", python="/opt/train/bin/python", wrapper=("docker", "exec", "-i", "train")),
-            "correct python or exec under [probe] of the inventory, or install Python 3.6 or newer for the jobs",
+            "correct python or exec under [probe] in the inventory, or install Python 3.6 or newer for the jobs",
         ),
     ],
 )

@@ -179,7 +179,7 @@ DARK = UP.replace("53.125 GB/s", "<inactive>")
     ("links", "errors", "outcome", "says"),
     [
         (UP, f"{GPU_0}Symbol Errors: 0\n", "pass", ""),
-        (UP, f"{GPU_0}Symbol Errors: 4\n", "warn", "NVLink 0 counted 4 symbol errors"),
+        (UP, f"{GPU_0}Symbol Errors: 4\n", "warn", "NVLink 0 reports 4 symbol errors"),
         (UP, f"{GPU_0}Flux Errors: 0\n", "unknown", "link 0 has no error counter that is known"),
         (UP, f"{GPU_0}Symbol Errors: N/A\n", "skip", "has no error counters for NVLink 0"),
         (UP, "GPU 0: NVIDIA B200\n", "unknown", "has no error counters for NVLink 0"),
@@ -221,7 +221,9 @@ def test_a_reset_names_the_GPU_by_its_place_on_the_bus() -> None:  # noqa: N802
     assert reset.commands == ("ssh 10.1.0.2 nvidia-smi --gpu-reset -i 0000:40:00.0",)
 
 
-@pytest.mark.parametrize("why", ["the text ends inside the line 'Ser'", "nvidia-smi -q -x: the XML breaks in line 7"])
+@pytest.mark.parametrize(
+    "why", ["the output ends in the middle of the line 'Ser'", "nvidia-smi -q -x: the XML is broken in line 7"]
+)
 def test_a_gpu_behind_the_point_where_the_answer_breaks_off_is_not_lost(why: str) -> None:
     def changed(host: HostFacts) -> HostFacts:
         seen = host.nvidia

@@ -65,7 +65,7 @@ def test_a_machine_without_gpus_is_told_so_where_its_inventory_wants_some(capsys
     report = json.loads(capsys.readouterr().out)
     found = [(finding["host"], finding["check"], finding["outcome"]) for finding in report["findings"]]
     (failed,) = [finding for finding in report["findings"] if finding["outcome"] == "fail"]
-    assert failed["summary"] == "nvidia-01: no NVIDIA GPU on the PCI bus, and no NVIDIA driver loaded"
+    assert failed["summary"] == "nvidia-01: no NVIDIA GPU is on the PCI bus, and no NVIDIA driver is loaded"
     assert {outcome for host, check, outcome in found if (host, check) != ("nvidia-01", "GPU101")} == {"skip"}
     without = {finding["summary"] for finding in report["findings"] if finding["host"] == "cpu-01"}
     assert without == {"does not apply to cpu"}

@@ -29,7 +29,7 @@ def test_a_parser_reads_stdin_and_prints_json() -> None:
 def test_what_a_parser_does_not_understand_is_an_error_with_exit_3_and_no_escape_on_the_screen() -> None:
     code, out, _ = preflight("parse", "hccn_tool.link", stdin=b"\x1b[2J\xff\x00")
     assert code == 3
-    assert "is not understood" in out
+    assert "is not recognized" in out
     assert "\x1b" not in out
 
 

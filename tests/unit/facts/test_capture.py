@@ -288,7 +288,7 @@ def test_any_other_answer_that_is_not_understood_is_told(section: str, part: str
         "/etc/hccn.conf cannot be read: Is a directory",
         "docker, where the jobs run, exited with 125: no such container",
         "which chip is which device is not known: npu-smi info -m was not started because the time was up",
-        "nvidia-smi nvlink -e was not run, since journalctl took its place (at most four processes)",
+        "nvidia-smi nvlink -e was not run, because journalctl took its place (at most four processes)",
         "nvidia-smi nvlink -e printed 'ERROR: Option -e is not recognized. Please run 'nvidia-smi -h'.'",
     ],
 )  # fmt: skip
@@ -297,8 +297,8 @@ def test_what_has_a_cause_of_its_own_is_no_new_format(error: str) -> None:
 
 
 def test_a_failure_text_that_is_only_quoted_hides_no_new_format() -> None:
-    assert not is_known("hccn_tool printed 'FEC: execute timeout 3', which is not understood")
-    assert not is_known("hccn_tool's PFC table ends with 'permission denied', which is not understood")
+    assert not is_known("hccn_tool printed 'FEC: execute timeout 3', which is not recognized")
+    assert not is_known("hccn_tool's PFC table ends with 'permission denied', which is not recognized")
 
 
 # Pseudonyms.

@@ -29,7 +29,7 @@ TRAITS: list[tuple[dict[str, Any], list[tuple[str, str, str, list[str]]]]] = [
     ({"node01": {"network": {"interfaces": {"1": {"mtu": 9000}}}}},
      [("network.interfaces.mtu", "1500", "9000", ["node01/eth0"])]),
     ({"node01": {"job": {"variables": {"HCCL_IF_IP": "10.9.9.9"}}}},
-     [("job.variables.HCCL_IF_IP", "(not there)", "10.9.9.9", ["node01"])]),
+     [("job.variables.HCCL_IF_IP", "(missing)", "10.9.9.9", ["node01"])]),
     ({"node01": {"os": {"kernel": "6.1.1"}, "load": {"wanted": 3.5}, "clock": {"offset": 2.5}}},
      [("os.kernel", "6.1.0", "6.1.1", ["node01"])]),
     ({"node01": {"sysctl": {"open_files": 9}, "limits": {"shm": {"free": 1}},

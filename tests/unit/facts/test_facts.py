@@ -234,7 +234,7 @@ def test_what_is_asked_in_depth_is_a_value_or_an_error() -> None:
     assert zero.neighbour.value
     assert zero.vnic == Found(error="hccn_tool -vnic: The command is not supported on this product.")
     assert zero.mac == Found(error="hccn_tool -mac: its help (-h) does not list this query")
-    assert "is not understood" in zero.packets.error
+    assert "is not recognized" in zero.packets.error
     assert zero.optics == Found(error="hccn_tool -i 0 did not finish in time")
     assert late.speed == Found(error="hccn_tool did not answer in time")
     assert isinstance(facts.chips, Chips)

@@ -201,7 +201,7 @@ def test_a_failure_is_told_in_the_tools_words_whatever_its_exit_code(parser: str
 def test_words_of_another_language_are_not_understood_and_quoted(parser: str, said: str) -> None:
     (entry,) = parse(parser, said + "\n")
     assert said in error_of(entry)
-    assert "not understood" in error_of(entry)
+    assert "not recognized" in error_of(entry)
 
 
 @every_parser

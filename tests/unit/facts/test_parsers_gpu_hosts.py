@@ -139,7 +139,7 @@ def test_what_is_no_answer_at_all_is_an_error_that_quotes_it(parser: str, text: 
 
 MESSAGES = {
     "Failed to initialize NVML: Driver/library version mismatch": "Reload the nvidia modules, or reboot",
-    "Failed to initialize NVML: Unknown Error": "so restart it",
+    "Failed to initialize NVML: Unknown Error": "Restart the container",
     "Unable to determine the device handle for GPU 0000:BA:00.0: Unknown Error": "fell off the bus",
     "Unable to determine the device handle for GPU 0000:BA:00.0: GPU is lost.  Reboot the system to recover": "Xid 79",
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.": "lsmod | grep nvidia",
@@ -147,7 +147,7 @@ MESSAGES = {
     "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.": "container",
     "No devices were found": "lspci -d 10de:",
     "Failed to initialize NVML: Insufficient Permissions": "ls -l /dev/nvidia*",
-    "NVML: Unable to retrieve NVLink information as all links are inactive": "fabric manager",
+    "NVML: Unable to retrieve NVLink information as all links are inactive": "Fabric manager",
     'Field "clocks_nothing" is not a valid field to query.': "--help-query-gpu",
     "-bash: nvidia-smi: command not found": "not on PATH",
 }

@@ -380,7 +380,7 @@ def test_over_hccs_the_tool_s_own_success_is_not_believed() -> None:
         ({"0": []}, "hccn_tool did not answer in time"),
         ({}, "hccn_tool did not answer in time"),
         ({"0": "x"}, "section pings of the collector's answer is not valid"),
-        ({"0": [said("\x00\x1b[2J")]}, "which is not understood"),
+        ({"0": [said("\x00\x1b[2J")]}, "which is not recognized"),
         ({"0": [said(GOOD * 2)]}, "hccn_tool answered 2 times where one answer was expected"),
         ({"0": [said(TOO_LONG, "Command execute failed!\n", 1)]}, "Message too long"),
         ({"0": [said("", code=1)]}, "hccn_tool printed nothing and exited with 1"),

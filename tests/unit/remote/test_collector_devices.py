@@ -106,5 +106,5 @@ def test_a_device_whose_pings_hang_is_left_after_two_in_a_row(tmp_path: Path) ->
     assert [it.get("trouble", "") for it in found["1"]] == [
         "",
         *["hccn_tool -i 1 -ping did not finish in time"] * 2,
-        *["not tried, since the pings before it did not finish"] * 2,
+        *["not tried, because the previous pings did not finish"] * 2,
     ]

@@ -63,7 +63,7 @@ def test_a_port_where_nobody_listens_answers_and_a_name_that_is_none_is_told() -
         told = {one["host"]: one for one in tries(("a", "127.0.0.1"), ("b", "nowhere.invalid"), ports=[port])}
     local = {"address": "127.0.0.1", "port": port, "code": 111, "client": "127.0.0.1", "icmp": None}
     assert told["a"] == {"host": "a", **local}
-    assert told["b"] == {"host": "b", "error": "nowhere.invalid does not resolve there"}
+    assert told["b"] == {"host": "b", "error": "nowhere.invalid does not resolve on that host"}
 
 
 @pytest.mark.parametrize(("family", "place", "target"), [
@@ -91,4 +91,4 @@ def test_where_no_way_leads_is_told_in_the_kernels_word() -> None:
 def test_no_connection_starts_at_a_port_of_the_job() -> None:
     request = {"targets": [("a", "127.0.0.1")], "ports": [1], "ephemeral": False}
     (told,) = answer("connects", connects=request, ports=[[1, 65535]])["connects"]["value"]
-    assert told["error"] == "could not be prepared: no port outside the job's range is free"
+    assert told["error"] == "the connection could not be prepared: no port outside the job's range is free"

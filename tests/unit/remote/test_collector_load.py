@@ -15,7 +15,7 @@ from tests.unit.collector import SOURCE, answer, section
 # Everybody is shown, since whoever runs the tests may run more.
 ALL = SOURCE.replace("SHOWN = 5 ", "SHOWN = 99999 ").replace("NOTABLE = 0.1 ", "NOTABLE = 0.0001 ")
 LOOP = "while :; do :; done"
-HIDDEN = "other users' processes are hidden (hidepid of /proc), only root can see them"
+HIDDEN = "other users' processes are hidden (/proc has the hidepid option), and only root can see them"
 BESIDE = "import threading, time; threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()"
 
 
@@ -82,7 +82,7 @@ def test_neither_the_collector_nor_who_started_it_nor_its_tools_are_among_them()
     ("edit", "error"),
     [
         (("/proc/1/stat", "/proc/none/stat"), HIDDEN),
-        (("APART = 0.1 ", "APART = 9.0 "), "the processes could be read 1 times, 4 are needed"),
+        (("APART = 0.1 ", "APART = 9.0 "), "the number of process samples is 1, but 4 are needed"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_counted_is_no_small_number(edit: tuple[str, str], error: str) -> None:

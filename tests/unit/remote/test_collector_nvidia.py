@@ -181,10 +181,11 @@ IN_TURN = {
         f'"-q -x") printf "\\357\\273\\277Welcome <to>\\n\\n"; cat {XML};; *) echo nonsense', ["-q", "-q -x"], 1,
         "printed 'nonsense'",
     ),
-    "as XML that is cut": (f'"-q -x") head -c 2500 {XML};; *) echo nonsense', ["-q", "-q -x"], 1, "is cut, or breaks"),
+    "as XML that is cut": (f'"-q -x") head -c 2500 {XML};; *) echo nonsense', ["-q", "-q -x"], 1,
+                           "is cut off or broken"),
     "by fewer values": (
         f'"-q -x") exit 9;; --query-gpu*) cat {FEW_GPUS};; -q) exit 9', ["-q", "-q -x", "--query-gpu"], 2,
-        "their health is not known",
+        "the health of the GPUs is unknown",
     ),
     "not at all": ("*) echo No devices were found; exit 6", ["-q", "-q -x", "--query-gpu"], 0, "No devices were found"),
     "by -q alone": (f"-q) cat {QUERY}", ["-q"], 1, ""),
@@ -259,7 +260,7 @@ def test_where_the_kernel_has_forgotten_journald_is_asked_and_four_processes_are
     tool(host / "bin", "journalctl", f"echo journalctl >>{host}/starts; echo '{said}'; echo 'NVRM' | tr N M\n")
     seen = look(host, f"echo smi >>{host}/starts\n{ANSWERS}", monkeypatch)
     assert sorted((host / "starts").read_text(encoding="ascii").split()) == ["journalctl", "smi", "smi", "smi"]
-    assert "was not run, since journalctl took its place" in seen.nvlink_errors.error
+    assert "was not run, because journalctl took its place" in seen.nvlink_errors.error
     assert seen.log.value and seen.log.value.since == "boot"
     assert [(xid.code, xid.last) for xid in seen.log.value.lines.xids] == [(48, "2025-02-23T16:24:18+0000")]
 

@@ -184,7 +184,7 @@ def test_the_driver_of_another_product_is_not_to_be_installed() -> None:
     }
     lines, then, _ = report({"facts": facts})
     assert then == 'set product = "nvidia" under [cluster] in hosts.toml' + THEN
-    assert "    fix: correct the product first (HST135)" in lines
+    assert "    fix: correct the product in the inventory first" in lines
 
 
 def test_another_generation_on_all_hosts_comes_next() -> None:

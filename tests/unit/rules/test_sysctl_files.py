@@ -240,10 +240,10 @@ def test_what_tuneds_active_profiles_set(active: str, files: dict[str, str], val
 @pytest.mark.parametrize(
     ("active", "files", "error"),
     [
-        ("gone", {VENDOR: ""}, "tuned's profile gone is not to be found"),
-        ("site", {SITE: "no section\n"}, f"{SITE} is not understood: File contains no section headers."),
+        ("gone", {VENDOR: ""}, "tuned profile gone was not found"),
+        ("site", {SITE: "no section\n"}, f"{SITE} cannot be parsed: File contains no section headers."),
         ("site", {SITE: f"[sysctl]\n{KEY}=${{ports}}\n"}, f"{SITE} sets it by a variable, ${{ports}}"),
-        ("site", {SITE: "[main]\ninclude=${base}\n"}, f"{SITE} includes a profile by a variable: ${{base}}"),
+        ("site", {SITE: "[main]\ninclude=${base}\n"}, f"{SITE} includes a profile through a variable: ${{base}}"),
     ],
 )
 def test_what_tuned_does_is_not_guessed(active: str, files: dict[str, str], error: str) -> None:

@@ -96,7 +96,7 @@ def test_a_jump_for_all_hosts_does_not_apply_to_the_jump_host_itself(tmp_path: P
 
 
 def test_jumps_in_a_circle_end_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(TransportError, match="circle") as raised:
+    with pytest.raises(TransportError, match="loop") as raised:
         endpoint(tmp_path, "Host compute\n ProxyJump a\nHost a\n ProxyJump b\nHost b\n ProxyJump a\n")
     assert raised.value.kind is ErrorKind.BASTION
 
@@ -172,7 +172,7 @@ def offered(tmp_path: Path, keys: list[Path], agent: list[Path] | None = None, *
 
 def test_named_keys_come_first_and_none_comes_twice(tmp_path: Path) -> None:
     named, held, spare = (new_key(tmp_path / name) for name in ("named", "held", "spare"))
-    assert offered(tmp_path, [named, held], agent=[spare, held]) == ["named", "held", "a key of the agent"]
+    assert offered(tmp_path, [named, held], agent=[spare, held]) == ["named", "held", "a key in the agent"]
 
 
 def test_identities_only_leaves_the_agents_other_keys_out(tmp_path: Path) -> None:

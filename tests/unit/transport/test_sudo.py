@@ -144,7 +144,7 @@ def refused_on_node01() -> Password:
 
 def test_after_a_refusal_no_host_gets_the_password() -> None:
     password = refused_on_node01()
-    for name, where in (("node02", "on node01"), ("node01", "here before")):
+    for name, where in (("node02", "on node01"), ("node01", "refused before")):
         other = sudo(b"PROMPT", b"READY", password=password, host=name)
         with pytest.raises(TransportError, match=where) as raised:
             other.run()

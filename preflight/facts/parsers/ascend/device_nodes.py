@@ -74,7 +74,7 @@ def lspci(text: str) -> Found[tuple[Accelerator, ...]]:
             continue
         device = _IDS.search(name) or _UNNAMED.search(name)
         if device is None:
-            return Found(error=f"lspci: {quote(line)} has no PCI device id: ask with -nn")
+            return Found(error=f"lspci: {quote(line)} has no PCI device id. Run lspci with -nn")
         accelerators.append(Accelerator(_with_domain(bus.lower()), device.group(1).lower()))
     if len({accelerator.bus for accelerator in accelerators}) < len(accelerators):
         return Found(error="lspci lists a bus id twice")

@@ -76,14 +76,14 @@ def hccl_test(text: str) -> HcclTest | Missing:
     codes = tuple(sorted({int(match.group(1)) for match in _RETCODE.finditer(text)}))
     trouble = _trouble(text)
     if unknown_row:
-        trouble += (f"HCCL Test: the row {quote(unknown_row)} is not understood, or cut",)
+        trouble += (f"HCCL Test: the row {quote(unknown_row)} is not recognized, or cut",)
     if not (rows or codes or trouble or wrong_ranks):
         return Missing(f"HCCL Test printed {quote(text)}")
     return HcclTest(tuple(rows), tuple(sorted(wrong_ranks)), bool(_OVERFLOW.search(text)), codes, trouble)
 
 
 def _rows(lines: list[str]) -> tuple[list[Row], str]:
-    """Return the rows below the heading, and the first line there that resembles a row but is not understood."""
+    """Return the rows below the heading, and the first line there that resembles a row but is not recognized."""
     rows: list[Row] = []
     unknown_row = ""
     below_heading = dropwhile(lambda line: not _HEADING.fullmatch(line), lines)

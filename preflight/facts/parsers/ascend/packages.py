@@ -71,7 +71,7 @@ def package(text: str) -> Found[Package]:
     for key in keys:
         ranges = _ranges(values.get(key, ""))
         if ranges is None:
-            return Found(error=f"version file: {quote(f'{key}={values[key]}')} is not understood")
+            return Found(error=f"version file: {quote(f'{key}={values[key]}')} is not recognized")
         compatible.append(ranges)
     return Found(Package(version, release, inner, *compatible))
 

@@ -38,7 +38,7 @@ def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, .
     definitions = {"ssh": _SSH, **(services or {})}
     for name, lines in _blocks(text):
         if "target" not in lines:
-            return Missing(f"firewall-cmd --list-all-zones: {quote(name)} is not understood")
+            return Missing(f"firewall-cmd --list-all-zones: {quote(name)} is not recognized")
         ports = lines.get("ports", "").split()
         ports += [port for service in lines.get("services", "").split() for port in _ports_of(definitions, service)]
         ports += [_EVERY_PORT] if "tcp" in lines.get("protocols", "").split() else []
@@ -54,7 +54,7 @@ def zones(text: str, services: Mapping[str, str] | None = None) -> tuple[Zone, .
                 tuple(filter(is_ours, rich_rules)),
             )
         )
-    return tuple(zones_) if zones_ else Missing(f"firewall-cmd --list-all-zones printed {quote(text)}, and no zone")
+    return tuple(zones_) if zones_ else Missing(f"firewall-cmd --list-all-zones printed no zone: {quote(text)}")
 
 
 def translating(text: str, default_zone: str) -> tuple[str, ...]:

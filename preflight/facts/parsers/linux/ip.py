@@ -105,7 +105,7 @@ def _route_text(text: str) -> tuple[Route, ...] | Missing:
             continue
         match = _ROUTE.fullmatch(line.strip())
         if not match:
-            return Missing(f"ip route: {quote(line)} is not understood")
+            return Missing(f"ip route: {quote(line)} is not recognized")
         if match.group(3):
             routes.append(Route(match.group(1), match.group(2), match.group(3)))
     return tuple(routes)

@@ -32,7 +32,7 @@ def chain(text: str, program: str = "iptables-nft") -> IptablesChain | Missing:
     """Parse the chain INPUT of `iptables -S INPUT`, of `iptables-save`, or of a file that it wrote."""
     lines = [_COUNTERS.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
     if unknown_line := next((line for line in lines if not _KNOWN.fullmatch(line)), None):
-        return Missing(f"iptables: {quote(unknown_line)} is not understood")
+        return Missing(f"iptables: {quote(unknown_line)} is not recognized")
     filter_lines = list(_filter_table(lines))
     policies = ["ACCEPT", *(match[1] for match in filter(None, map(_POLICY.fullmatch, filter_lines)))]
     policy = "accept" if policies[-1] == "ACCEPT" else "drop"

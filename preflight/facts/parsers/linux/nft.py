@@ -56,13 +56,13 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             yield depth, line
             depth += _depth(line)
     if depth != 0:
-        raise ValueError("the listing is cut")
+        raise ValueError("the listing is cut off")
 
 
 def _family_and_name(line: str) -> tuple[str, str]:
     match = _TABLE.fullmatch(line)
     if not match:
-        raise ValueError(f"{quote(line)} is not understood")
+        raise ValueError(f"{quote(line)} is not recognized")
     return match.group(1), match.group(2)
 
 
@@ -107,7 +107,7 @@ def _with_ours(chain: _Chain) -> NftChain:
 def unjudged(text: str) -> tuple[str, ...]:
     """Return the base chains that drop packets before any chain of hook input, as "netdev guard early (hook ingress)".
 
-    Chains that they jump to count, too. A listing that is not understood has none. firewalld's own chain is left out,
+    Chains that they jump to count, too. A listing that is not recognized has none. firewalld's own chain is left out,
     because it drops only packets from senders that cannot be answered.
     """
     try:
@@ -141,7 +141,7 @@ def _reached(chain: _Chain, chains: Mapping[tuple[str, str, str], _Chain]) -> li
 def translating(text: str) -> tuple[str, ...]:
     """Return the chains that translate addresses, or that a container engine keeps, as "ip nat DOCKER".
 
-    A listing that is not understood has none.
+    A listing that is not recognized has none.
     """
     try:
         return tuple(

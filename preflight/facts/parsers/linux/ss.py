@@ -19,7 +19,7 @@ def tcp(text: str) -> tuple[Socket, ...] | Missing:
             continue
         match = _LINE.fullmatch(line.strip())
         if not match:
-            return Missing(f"ss: {quote(line)} is not understood")
+            return Missing(f"ss: {quote(line)} is not recognized")
         state, local, local_port, remote, remote_port, process = match.groups()
         user = _USER.search(process or "")
         sockets.append(

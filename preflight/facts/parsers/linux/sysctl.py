@@ -76,7 +76,7 @@ def _port_range(item: str) -> tuple[int, int]:
 def _number(text: str) -> int:
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no number to the kernel")
+        raise ValueError(f"{text!r} is not a number for the kernel")
     base = {"hex": 16, "octal": 8, "decimal": 10}[match.lastgroup or ""]
     return int(match[match.lastgroup or ""], base)
 

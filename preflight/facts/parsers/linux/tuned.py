@@ -52,12 +52,12 @@ def _profiles(
         if path in visited or (not path and name.startswith("-")):  # "-name": may be missing
             continue
         if not path or len(visited) >= _MOST:
-            raise _UnreadableError(f"tuned's profile {name} is not to be found")
+            raise _UnreadableError(f"tuned profile {name} was not found")
         visited.add(path)
         sections = _sections(path, files[path])
         include = sections.get("main", {}).get("include", "")
         if "${" in include:
-            raise _UnreadableError(f"{path} includes a profile by a variable: {include}")
+            raise _UnreadableError(f"{path} includes a profile through a variable: {include}")
         yield from _profiles([*filter(None, map(str.strip, re.split("[,;]", include)))], files, visited)
         yield path, sections
 
@@ -70,7 +70,7 @@ def _sections(path: str, text: str) -> Mapping[str, Mapping[str, str]]:
     try:
         parser.read_string(text)
     except configparser.Error as error:
-        raise _UnreadableError(f"{path} is not understood: {str(error).splitlines()[0]}") from error
+        raise _UnreadableError(f"{path} cannot be parsed: {str(error).splitlines()[0]}") from error
     return {name: {key: value or "" for key, value in parser.items(name)} for name in parser.sections()}
 
 

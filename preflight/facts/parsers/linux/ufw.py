@@ -31,7 +31,7 @@ class Rule:
 def enabled(text: str) -> bool | Missing:
     """Return whether ufw.conf switches the firewall on."""
     values = re.findall(r"^[ \t]{0,40}ENABLED[ \t]{0,40}=[ \t]{0,40}\"?(\w{1,10})", text, re.MULTILINE)
-    return values[-1].lower() == "yes" if values else Missing("ufw.conf does not say whether ufw is ENABLED")
+    return values[-1].lower() == "yes" if values else Missing("ufw.conf has no ENABLED setting")
 
 
 def _default(text: str, key: str) -> str:
@@ -81,6 +81,6 @@ def rules(text: str) -> tuple[Rule, ...] | Missing:
         if line.startswith("### tuple ###"):
             rule = _rule(line.removeprefix("### tuple ###").split())
             if rule is None:
-                return Missing(f"ufw: {quote(line)} is not understood")
+                return Missing(f"ufw: {quote(line)} is not recognized")
             rules_.append(rule)
     return tuple(rules_)

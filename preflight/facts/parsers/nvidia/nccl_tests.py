@@ -49,7 +49,7 @@ class Rank:
 class NcclTest:
     """One run. `out_of_bounds`: rows with wrong values. It and `average` are None before the run's end.
 
-    `failed`: lines in which a rank reports its error. `trouble`: sentences about text that is not understood.
+    `failed`: lines in which a rank reports its error. `trouble`: sentences about text that is not recognized.
     """
 
     ranks: tuple[Rank, ...]
@@ -98,7 +98,7 @@ def nccl_tests(text: str) -> NcclTests | Missing:
     *lines, cut = start.split("\n")  # a line without an end may lack anything
     runs = [_run(part) for part in _parts(lines)]
     if cut.strip() and runs[-1].average is None:
-        sentence = f"nccl-tests: the text ends in the middle of a line: {quote(cut)}"
+        sentence = f"nccl-tests: the output ends in the middle of a line: {quote(cut)}"
         runs[-1] = replace(runs[-1], trouble=(*runs[-1].trouble, sentence))
     runs = [run for run in runs if run.ranks or run.rows or run.failed]
     return NcclTests(tuple(runs)) if runs else Missing(f"nccl-tests printed {quote(start)}")
@@ -158,9 +158,9 @@ class _RunReader:
     def trouble(self) -> Iterator[str]:
         if self.strange_heading:
             heading = quote(self.strange_heading)
-            yield f"nccl-tests: the heading {heading} is not understood, so no row below it is read"
+            yield f"nccl-tests: the heading {heading} is not recognized, so no row below it is read"
         elif self.strange_row:
-            yield f"nccl-tests: the row {quote(self.strange_row)} is not understood"
+            yield f"nccl-tests: the row {quote(self.strange_row)} is not recognized"
         if self.headings > 1:
             yield (
                 f"nccl-tests: {self.headings} tables in one run. An mpirun of another MPI than that of the build "

@@ -49,7 +49,7 @@ def show_gids(text: str) -> Gids | Missing:
     if not gids and (reader.unread or not has_frame):
         return reader.unread[0] if has_frame else Missing(f"show_gids printed {quote(text[:100_000])}")
     if len({(gid.device, gid.port, gid.index) for gid in gids}) < len(gids):
-        return Missing("show_gids lists a GID twice: the answers of several hosts or calls are mixed")
+        return Missing("show_gids lists a GID twice: the output of several hosts or calls is mixed together")
     return Gids(tuple(gids), tuple(reader.unread))
 
 
@@ -70,7 +70,7 @@ def _gids(rows: Iterator[str], reader: Reader) -> tuple[list[Gid], bool]:
         elif (gid := _gid(" ".join(words))) and len(gids) < MOST:
             gids.append(gid)
         else:
-            reader.note(f"{quote(row)} is not understood")
+            reader.note(f"{quote(row)} is not recognized")
     return gids, has_frame
 
 

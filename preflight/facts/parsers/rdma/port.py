@@ -119,7 +119,7 @@ class Reader:
     def add_pair(self, device: str, pairs: dict[str, str], key: str, value: str) -> None:
         """Add the pair to `pairs`. A key with two values has none."""
         if pairs.setdefault(key, value) != value:
-            self.note(f"{device}: {quote(key)} comes twice")
+            self.note(f"{device}: {quote(key)} is listed twice")
             pairs[key] = ""
 
     def above(self, line: str) -> None:
@@ -135,7 +135,7 @@ class Reader:
             if field and value and value not in _NOT_TOLD.get(field, ()):
                 values[field] = _PARSERS.get(field, _word)(value)
                 if values[field] is None:
-                    self.note(f"{device} port {number}: {quote(f'{key}: {value}')} is not understood")
+                    self.note(f"{device} port {number}: {quote(f'{key}: {value}')} is not recognized")
         return RdmaPort(device, number, **values)  # type: ignore[arg-type]
 
     def ports(self, ports: list[RdmaPort], nothing: str, text: str) -> RdmaPorts | Missing:
@@ -144,7 +144,7 @@ class Reader:
             return self.unread[0] if self.unread else Missing(f"{nothing} {quote(text[:100_000])}")
         places = {(port.device, port.port) for port in ports}
         if len(places) < len(ports):
-            return Missing(f"{self.tool} lists a port twice: the answers of several hosts or calls are mixed")
+            return Missing(f"{self.tool} lists a port twice: the output of several hosts or calls is mixed together")
         if len(ports) > MOST_PORTS:
             return Missing(f"{self.tool} lists more than {MOST_PORTS} ports")
         return RdmaPorts(tuple(ports), tuple(self.unread))
@@ -206,7 +206,7 @@ def whole_lines(text: str, reader: Reader) -> Iterator[str]:
         yield cut.strip()
     elif cut.strip():
         reader.ends_inside_a_line = True
-        reader.note(f"the text ends inside the line {quote(cut)}")
+        reader.note(f"the output ends in the middle of the line {quote(cut)}")
 
 
 def pair(line: str) -> tuple[str, str]:

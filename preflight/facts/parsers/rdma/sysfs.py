@@ -66,7 +66,7 @@ class _Values:
         match = _LINE.fullmatch(line)
         if match is None:
             if not line.startswith("grep: "):
-                self._reader.note(f"{quote(line)} is not understood")
+                self._reader.note(f"{quote(line)} is not recognized")
             return
         device, path, port, value = match.groups()
         place = (device, int(port or 0))
@@ -76,14 +76,14 @@ class _Values:
             return
         key = path.removeprefix(f"ports/{port}/")
         if values.setdefault(key, value.strip()) != value.strip():
-            self._reader.note(f"{device}: {quote(path)} comes twice")
+            self._reader.note(f"{device}: {quote(path)} is listed twice")
             values[key] = ""
 
     def _count(self, counters: dict[str, int], name: str, value: str, line: str) -> None:
         if re.fullmatch(r"[0-9]{1,20}", value, re.ASCII) and name not in counters:
             counters[name] = int(value)
         else:
-            self._reader.note(f"{quote(line)} is no count, or comes twice")
+            self._reader.note(f"{quote(line)} is not a count, or is listed twice")
 
     def ports(self) -> list[RdmaPort]:
         return [

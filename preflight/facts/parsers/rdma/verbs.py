@@ -97,7 +97,7 @@ class _Hca:
         lanes, lane_speed = _WIDTH.fullmatch(width), _SPEED.fullmatch(speed)
         for value, match in ((width, lanes), (speed, lane_speed)):
             if value and match is None and not _NO_VALUE.fullmatch(value):
-                self.reader.note(f"{self.name} port {self.number}: {quote(value)} is no width or speed of a link")
+                self.reader.note(f"{self.name} port {self.number}: {quote(value)} is not a link width or speed")
         return int(lanes.group(1)) * float(lane_speed.group(1)) if lanes and lane_speed else None
 
 
@@ -135,7 +135,7 @@ def rdma_link(text: str) -> RdmaPorts | Missing:
         match = _LINK.fullmatch(line)
         words = match.group(3).split() if match else []
         if match is None or len(words) % 2:
-            reader.note(f"{quote(line)} is not understood")
+            reader.note(f"{quote(line)} is not recognized")
             continue
         ports.append(reader.port(match.group(1), int(match.group(2)), dict(zip(words[::2], words[1::2], strict=True))))
     return reader.ports(ports, "rdma link printed", text)

@@ -34,7 +34,7 @@ def _address(block: list[str]) -> DeviceAddress:
         return DeviceAddress(Reading(), Reading())
     values = fields(block, _IP)
     if "netmask" not in values:
-        raise NotUnderstoodError(f"hccn_tool printed {quote(block[0])} and no netmask, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[0])} and no netmask, which is not recognized")
     return DeviceAddress(as_address(Reading(values["ipaddr"])), as_address(Reading(values["netmask"])))
 
 

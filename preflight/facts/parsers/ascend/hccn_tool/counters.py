@@ -13,7 +13,7 @@ _PACKETS = re.compile(r"([a-z][a-z0-9]{0,15}_[a-z0-9_]{1,63}) ?: ?([0-9]{1,20})"
 def _counts(block: list[str], pattern: re.Pattern[str]) -> dict[str, int]:
     values = fields(block, pattern)
     if not values:
-        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and no count, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and no count, which is not recognized")
     return {name: int(count) for name, count in values.items()}
 
 
@@ -51,7 +51,7 @@ _BANDWIDTH = re.compile(r"Bandwidth (TX|RX) ?: *([0-9]{1,9}\.[0-9]{1,9}) ?MB/sec
 def _bandwidth(block: list[str]) -> Bandwidth:
     values = fields(block, _BANDWIDTH)
     if "RX" not in values:
-        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and nothing of RX, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and nothing of RX, which is not recognized")
     return Bandwidth(float(values["TX"]), float(values["RX"]))
 
 

@@ -33,7 +33,7 @@ def _seconds(text: str) -> float | None:
 
 def _count(text: str | None) -> int:
     if text is None or not re.fullmatch(r"[0-9]{1,20}", text):
-        raise NotUnderstoodError(f"hccn_tool counts {quote(text or '')} link changes, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool counts {quote(text or '')} link changes, which is not recognized")
     return int(text)
 
 
@@ -43,7 +43,7 @@ def _history(block: list[str]) -> LinkHistory:
     values = fields(block, _FIELD)
     changes = [match.groups() for match in filter(None, map(_CHANGE.fullmatch, block))]
     if "link change records" not in values or (not changes and values["link change records"] != "NA"):
-        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and then no more, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and then no more, which is not recognized")
     return LinkHistory(
         now=_seconds(values.get("current time") or ""),
         ups=_count(values.get("link up count")),
@@ -72,7 +72,7 @@ def _port_history(block: list[str]) -> LinkHistory:
 def _change(row: tables.TableRow) -> LinkChange:
     state = row.get("Link_Status", "")
     if state not in _STATES or "Time_Stamp" not in row:
-        raise NotUnderstoodError(f"hccn_tool lists a link change {quote(state)}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool lists a link change {quote(state)}, which is not recognized")
     return LinkChange(_STATES[state], _seconds(row["Time_Stamp"]))
 
 

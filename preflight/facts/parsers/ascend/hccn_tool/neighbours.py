@@ -58,7 +58,7 @@ def _rows(block: list[str], like: re.Pattern[str], row: Callable[[str], Row | No
             if (entry := row(line)) is not None:
                 yield entry
             elif like.match(line):
-                raise NotUnderstoodError(f"hccn_tool has the row {quote(line)} in its table, which is not understood")
+                raise NotUnderstoodError(f"hccn_tool has the row {quote(line)} in its table, which is not recognized")
 
     return tuple(read())
 

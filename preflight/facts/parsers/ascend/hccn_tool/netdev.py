@@ -27,7 +27,7 @@ def _netdev(block: list[str]) -> Netdev:
     values = fields(block, _FIELD)
     match = _HEADING.fullmatch(block[0])
     if match is None:
-        raise NotUnderstoodError(f"hccn_tool printed {quote(block[0])}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[0])}, which is not recognized")
     speed = _SPEED.fullmatch(values.get("Speed", ""))
     duplex, link = values.get("Duplex"), values.get("Link detected")
     return Netdev(

@@ -58,7 +58,7 @@ def duplex(text: str) -> tuple[Reading, ...]:
 def _speed_of_port(value: str) -> int | None:
     match = re.fullmatch(r"([0-9]{1,5}) ?G", value)
     if match is None and value.lower() != "unknown":
-        raise NotUnderstoodError(f"hccn_tool gives the speed {quote(value)}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool gives the speed {quote(value)}, which is not recognized")
     return 1000 * int(match.group(1)) if match else None
 
 
@@ -66,7 +66,7 @@ def _fec_of_port(value: str) -> str:
     if value == "Bypass":
         return "no"
     if not re.fullmatch(r"[0-9]{1,4} T[0-9]{1,2}", value):
-        raise NotUnderstoodError(f"hccn_tool gives the FEC mode {quote(value)}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool gives the FEC mode {quote(value)}, which is not recognized")
     return value
 
 

@@ -25,7 +25,7 @@ def _result(block: list[str]) -> RecoveryResult:
         return RecoveryResult(None, True)
     match = _DEVICE.fullmatch(block[0])
     if match is None:
-        raise NotUnderstoodError(f"hccn_tool printed {quote(block[0])}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[0])}, which is not recognized")
     return RecoveryResult(int(match.group(1)), match.group(2) == "success")
 
 

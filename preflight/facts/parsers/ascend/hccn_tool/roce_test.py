@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
 def _row(line: str, columns: list[str]) -> RoceRow:
     cells = line.split(None, len(columns) + 2)
     if len(cells) != len(columns) + 2 or not all(map(_NUMBER.fullmatch, cells)) or "." in cells[0] + cells[1]:
-        raise NotUnderstoodError(f"hccn_tool has the row {quote(line)} in its result, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool has the row {quote(line)} in its result, which is not recognized")
     return RoceRow(int(cells[0]), int(cells[1]), dict(zip(columns, map(float, cells[2:]), strict=True)))
 
 

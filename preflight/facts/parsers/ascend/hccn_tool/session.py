@@ -81,5 +81,5 @@ def session(text: str) -> tuple[DeviceAnswer | Found[str], ...]:
         if read := QUERIES.get(query):
             answers.append(DeviceAnswer(int(match["device"]) if match["device"] else None, query, read(part.output)))
         else:
-            answers.append(Found(error=f"what {quote(part.command)} prints is not read"))
+            answers.append(Found(error=f"the output of {quote(part.command)} cannot be parsed"))
     return tuple(answers) or (Found(error=f"no command line of hccn_tool: {not_understood(text)}"),)

@@ -41,15 +41,17 @@ def rows_of(lines: list[str]) -> list[TableRow]:
     """
     rules = [index for index, line in enumerate(lines) if line == lines[0]]
     if len(rules) < _RULES or rules[:2] != [0, 2]:
-        raise NotUnderstoodError(f"the table of hccn_tool ends with {quote(lines[-1])}: it is cut, or not understood")
+        raise NotUnderstoodError(
+            f"the table of hccn_tool ends with {quote(lines[-1])}: the table is cut off or not recognized"
+        )
     headings = _cells(lines[1])
     if len(set(headings)) < len(headings) or not set(_PLACE) <= set(headings):
-        raise NotUnderstoodError(f"hccn_tool printed {quote(lines[1])}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(lines[1])}, which is not recognized")
     rows = []
     for line in lines[3 : rules[2]]:
         row = dict(zip(headings, _cells(line, len(headings)), strict=True))
         if not all(re.fullmatch(r"[0-9]{1,3}", row[name]) for name in _PLACE):
-            raise NotUnderstoodError(f"hccn_tool printed {quote(line)}, which is not understood")
+            raise NotUnderstoodError(f"hccn_tool printed {quote(line)}, which is not recognized")
         rows.append(row)
     return rows
 
@@ -62,7 +64,7 @@ def places(rows: list[TableRow]) -> set[tuple[str, ...]]:
 def _cells(line: str, number: int | None = None) -> list[str]:
     cells = [cell.strip() for cell in line[1:-1].split("|")] if line[:1] == line[-1:] == "|" else []
     if not cells or number not in (None, len(cells)):
-        raise NotUnderstoodError(f"hccn_tool printed {quote(line)}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(line)}, which is not recognized")
     return cells
 
 

@@ -88,7 +88,7 @@ def failure(line: str) -> str:
 def not_understood(text: str) -> str:
     start = text[: 100 * LONGEST_QUOTE]  # the text may have any length
     return (
-        f"hccn_tool printed {quote(start)}, which is not understood" if start.strip() else "hccn_tool printed nothing"
+        f"hccn_tool printed {quote(start)}, which is not recognized" if start.strip() else "hccn_tool printed nothing"
     )
 
 
@@ -104,7 +104,7 @@ def too_long(text: str) -> str:
 
 
 def cut(line: OutputLine) -> str:
-    return f"the output of hccn_tool ends inside the line {quote(line.text)}"
+    return f"the output of hccn_tool ends in the middle of the line {quote(line.text)}"
 
 
 def each_line(
@@ -178,7 +178,7 @@ def blocks(
 
 
 def _block_entries(block: list[str], read: Callable[[list[str]], T], error: str = "") -> Iterator[Found[T]]:
-    """Yield the entry of a block, and that of the failure below it, unless it is why the block is not understood."""
+    """Yield the entry of a block, and that of the failure below it, unless it is why the block is not recognized."""
     if block:
         try:
             yield Found(read(block))

@@ -18,7 +18,7 @@ def _pfc(block: list[str]) -> tuple[bool, ...]:
     rows = {name: values.split() for name, values in fields(block, _PFC).items()}
     enabled = rows.get("enabled", [])
     if rows.get("priority") != _PRIORITIES or len(enabled) != 8 or not set(enabled) <= {"0", "1"}:
-        raise NotUnderstoodError(f"hccn_tool's PFC table ends with {quote(block[-1])}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool's PFC table ends with {quote(block[-1])}, which is not recognized")
     return tuple(value == "1" for value in enabled)
 
 
@@ -33,7 +33,7 @@ _DSCP = re.compile(r"([0-9]{1,2})\s+([0-9])")
 def _dscp_to_tc(block: list[str]) -> dict[int, int]:
     classes = {int(dscp): int(tc) for dscp, tc in fields(block, _DSCP).items()}
     if not classes or max(classes) > 63:
-        raise NotUnderstoodError(f"hccn_tool's table of DSCPs ends with {quote(block[-1])}, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool's table of DSCPs ends with {quote(block[-1])}, which is not recognized")
     return classes
 
 
@@ -50,10 +50,10 @@ def _udp(block: list[str]) -> UdpPorts:
     values = fields(block, _UDP)
     port, status, count = values.get("udp_port"), values.get("status"), values.get("qp_count")
     if status is None and port != "Unknown":
-        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and no status, which is not understood")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and no status, which is not recognized")
     if status is not None and status not in _MODES:
         raise NotUnderstoodError(
-            f"hccn_tool reports the status of the UDP port as {quote(status)}, which is not understood"
+            f"hccn_tool reports the status of the UDP port as {quote(status)}, which is not recognized"
         )
     return UdpPorts(
         mode=_MODES[status] if status else "unknown",

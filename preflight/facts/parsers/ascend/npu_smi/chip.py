@@ -75,7 +75,7 @@ def _number(values: dict[str, str], key: str, query: str, most: int = 1 << 32) -
     if not value:
         return None
     if not _NUMBER.fullmatch(value) or int(value) > most:
-        raise _UnknownAnswerError(f"npu-smi info -t {query}: {quote(f'{key} : {value}')} is not understood")
+        raise _UnknownAnswerError(f"npu-smi info -t {query}: {quote(f'{key} : {value}')} is not recognized")
     return int(value)
 
 
@@ -86,7 +86,7 @@ def health(text: str) -> Health:
     status = values.get("Health Status", values.get("Health")) or "NA"
     codes = tuple(code for code in re.split(r"[\s,;]+", values.get("Error Code", "")) if code)
     if status not in _HEALTH or not all(_ALARM.fullmatch(code) for code in codes):
-        raise _UnknownAnswerError(f"npu-smi info -t health: {quote(' '.join((status, *codes)))} is not understood")
+        raise _UnknownAnswerError(f"npu-smi info -t health: {quote(' '.join((status, *codes)))} is not recognized")
     return Health(status, codes, values.get("Error Information", "")[:200])
 
 
@@ -144,7 +144,7 @@ def hccs(text: str) -> Hccs:
     values = _fields(text, "hccs", "hccs health status")
     status = values["hccs health status"]
     if status not in ("OK", "NOK"):
-        raise _UnknownAnswerError(f"npu-smi info -t hccs: {quote(f'hccs health status : {status}')} is not understood")
+        raise _UnknownAnswerError(f"npu-smi info -t hccs: {quote(f'hccs health status : {status}')} is not recognized")
     lanes, speeds, retries, errors = (
         _links(values, "hccs " + name) for name in ("link lane list", "link speed", "retry count", "error count")
     )
@@ -162,7 +162,7 @@ def _links(values: dict[str, str], key: str) -> tuple[str, ...]:
     value = values.get(key, "[]")
     match = _LANES.fullmatch(value)
     if match is None or not all(len(word) <= 20 for word in match.group(1).split()):
-        raise _UnknownAnswerError(f"npu-smi info -t hccs: {quote(f'{key} : {value}')} is not understood")
+        raise _UnknownAnswerError(f"npu-smi info -t hccs: {quote(f'{key} : {value}')} is not recognized")
     return tuple(match.group(1).split())
 
 
@@ -179,7 +179,7 @@ def processes(text: str) -> tuple[ChipProcess, ...]:
             processes_ += [ChipProcess(*process, chip=int(match.group(1))) for process in chip_processes]
             chip_processes = []
         elif line.startswith("Process id"):
-            raise _UnknownAnswerError(f"npu-smi info -t proc-mem: {quote(line)} is not understood")
+            raise _UnknownAnswerError(f"npu-smi info -t proc-mem: {quote(line)} is not recognized")
         elif line != "No process in device.":
             continue
         is_understood = True

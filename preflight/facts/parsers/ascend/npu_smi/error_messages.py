@@ -8,12 +8,12 @@ import re
 from preflight.model.text import quote
 
 _NO_DRIVER = (
-    "the driver cannot be reached. Either the user may not open the device files (ls -l /dev/davinci*, group mostly "
-    "HwHiAiUser), the driver is not loaded (lsmod | grep drv_), or the container has no devices"
+    "the driver cannot be reached. Either the user has no permission for the device files (ls -l /dev/davinci*, "
+    "usual group HwHiAiUser), the driver is not loaded (lsmod | grep drv_), or the container has no devices"
 )
 _USED = (
-    "the device is given to another container too (`Conflict open udevid` in dmesg of the host). Or the container "
-    "lacks /usr/local/dcmi, /etc/ascend_install.info or the driver's lib64 and version.info"
+    "another container uses the same device (`Conflict open udevid` in dmesg of the host). Or the container has no "
+    "/usr/local/dcmi, /etc/ascend_install.info or the driver's lib64 and version.info"
 )
 _NO_TOPOLOGY = "this tool or product does not report the topology. List the cards with npu-smi info and lspci"
 
@@ -25,7 +25,7 @@ _KNOWN = (
     (re.compile(r"DrvMngGetConsoleLogLevel failed"), _NO_DRIVER),
     (
         re.compile(r"There is no NPU card on this server"),
-        "the driver finds no card. If lspci lists some, they were lost. Then power the host off and on",
+        "the driver finds no card. If lspci lists cards, the driver has lost them. Then power-cycle the host",
     ),
     (re.compile(r"Invalid card id"), "no card has this number. npu-smi info -l lists the cards"),
     (re.compile(r"Failed to query \"topo\" info"), _NO_TOPOLOGY),

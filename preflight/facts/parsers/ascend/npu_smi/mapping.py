@@ -62,10 +62,10 @@ def _device_column(header: list[str]) -> str:
 
 def _chip(fields: dict[str, str], device: str, row: list[str]) -> ChipId | Missing:
     if fields.get("NPU ID") == "-1":
-        return Missing(f"npu-smi info -m: {quote('  '.join(row))} is an NPU that is not available")
+        return Missing(f"npu-smi info -m: {quote('  '.join(row))} reports an NPU that is not available")
     numbers = [fields.get(name, "") for name in ("NPU ID", "Chip ID", device)]
     if not all(map(_NUMBER.fullmatch, numbers)):
-        return Missing(f"npu-smi info -m: {quote('  '.join(row))} is not understood")
+        return Missing(f"npu-smi info -m: {quote('  '.join(row))} is not recognized")
     npu, chip, physical = map(int, numbers)
     return ChipId(npu, chip, physical, fields["Chip Name"])
 
@@ -87,10 +87,10 @@ def listing(text: str) -> tuple[Card, ...] | Missing:
         if key == "NPU ID":
             blocks.append({})
         if not blocks or key in blocks[-1]:
-            return Missing(f"npu-smi info -l: {quote(f'{key} : {value}')} is not understood")
+            return Missing(f"npu-smi info -l: {quote(f'{key} : {value}')} is not recognized")
         blocks[-1][key] = value
     if len(blocks) != int(count):
-        return Missing(f"npu-smi info -l counts {count} cards and lists {len(blocks)}: it is cut")
+        return Missing(f"npu-smi info -l counts {count} cards and lists {len(blocks)}: the list is cut off")
     return _cards(blocks)
 
 
@@ -99,7 +99,7 @@ def _cards(blocks: list[dict[str, str]]) -> tuple[Card, ...] | Missing:
     for block in blocks:
         npu, chips = block["NPU ID"], block.get("Chip Count")
         if not _NUMBER.fullmatch(npu) or not _NUMBER.fullmatch(chips or "0"):
-            return Missing(f"npu-smi info -l: {quote(f'NPU ID : {npu}, Chip Count : {chips}')} is not understood")
+            return Missing(f"npu-smi info -l: {quote(f'NPU ID : {npu}, Chip Count : {chips}')} is not recognized")
         name, serial = block.get("Product Name", ""), block.get("Serial Number", "")
         cards.append(Card(int(npu), int(chips) if chips else None, name, serial))
     if len({card.npu for card in cards}) < len(cards):

@@ -59,7 +59,7 @@ class _UnknownRowError(Exception):
     """A line that no known table has at that position."""
 
     def __init__(self, line: str) -> None:
-        super().__init__(f"npu-smi info: {quote(line)} is not understood")
+        super().__init__(f"npu-smi info: {quote(line)} is not recognized")
 
 
 _VERSION = re.compile(r"npu-smi\s+\S{1,60}\s+Version:\s*(\S{1,60})", re.ASCII)
@@ -75,7 +75,7 @@ def info(text: str) -> NpuSmiTable | Missing:
     if title is None:
         return Missing(trouble(text))
     if _is_cut(frame_lines):
-        return Missing("the table of npu-smi info is cut")
+        return Missing("the table of npu-smi info is cut off")
     version, *rows = filterfalse(_RULE.fullmatch, frame_lines[title:])
     try:
         return _table(_VERSION.findall(version)[0], rows)

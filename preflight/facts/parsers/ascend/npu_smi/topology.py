@@ -51,13 +51,13 @@ def topology(text: str) -> Found[Topology]:
     if unknown_row := next((row for index, row in enumerate(body) if not heading.has(index, row)), None):
         return _not_understood(unknown_row)
     if len(body) < len(heading.names):
-        sentence = f"npu-smi info -t topo has {len(heading.names)} columns and {len(body)} rows: it is cut"
+        sentence = f"npu-smi info -t topo has {len(heading.names)} columns and {len(body)} rows: the table is cut off"
         return Found(error=sentence)
     return Found(_topology(heading, body))
 
 
 def _not_understood(row: list[str]) -> Found[Topology]:
-    return Found(error=f"npu-smi info -t topo: {quote(' '.join(row))} is not understood")
+    return Found(error=f"npu-smi info -t topo: {quote(' '.join(row))} is not recognized")
 
 
 def _heading(row: list[str]) -> _ChipHeading | None:

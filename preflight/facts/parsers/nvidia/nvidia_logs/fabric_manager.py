@@ -89,7 +89,7 @@ def fabric_manager(text: str) -> FabricManagerLog | Missing:
         elif level not in _QUIET and (len(messages) < MOST_MESSAGES or (level, message[:200]) in messages):
             messages.setdefault((level, message[:200].strip()), _LogEntry(last)).add(last)
     if not lines:
-        return Missing(f"no line of fabric manager's log; it begins with {quote(text[:10_000])}")
+        return Missing(f"this is not a fabric manager log. The text begins with {quote(text[:10_000])}")
     switch_errors = tuple(
         SwitchError(*place, tuple(sorted(error.ports)), error.count, error.first, error.last)
         for place, error in errors.items()

@@ -121,7 +121,7 @@ class _Errors:
             error = self._of_switch(match, time)
         else:
             if len(self.unread) < MOST_UNREAD:
-                self.unread.append(Missing(f"the line {quote(line[start:])} of a kernel log is not understood"))
+                self.unread.append(Missing(f"the line {quote(line[start:])} of a kernel log is not recognized"))
             return
         error.count += 1
         error.last = time
@@ -191,4 +191,4 @@ def _no_log(text: str) -> str:
     start = text[:10_000]
     if "read kernel buffer failed" in start:
         return f"dmesg printed {quote(start)}: only root may read the kernel log here (kernel.dmesg_restrict)"
-    return f"no line of a kernel log with a time or of the NVIDIA driver; it begins with {quote(start)}"
+    return f"this is not a kernel log with times or NVIDIA driver messages. The text begins with {quote(start)}"

@@ -15,16 +15,16 @@ _KNOWN = tuple(
         ),
         (
             r"GPU is lost",
-            "a GPU no longer answers. Reboot the host, and look for Xid 79 in dmesg",
+            "a GPU no longer answers. Reboot the host, then search dmesg for Xid 79",
         ),
         (
             r"Unable to determine the device handle for GPU",
-            "a GPU no longer answers, mostly because it fell off the bus (Xid 79 in dmesg, `rev ff` in lspci). Reboot "
-            "the host, or power it off and on if that does not help",
+            "a GPU no longer answers. Usually the GPU fell off the bus (Xid 79 in dmesg, `rev ff` in lspci). Reboot "
+            "the host. If that does not help, power-cycle the host",
         ),
         (
             r"couldn't communicate with the NVIDIA driver|Driver Not Loaded",
-            "the kernel module is not loaded (lsmod | grep nvidia), for example after an update of the kernel",
+            "the kernel module is not loaded (lsmod | grep nvidia), for example after a kernel update",
         ),
         (
             r"couldn't find libnvidia-ml\.so|NVML Shared Library Not Found",
@@ -32,30 +32,30 @@ _KNOWN = tuple(
         ),
         (
             r"No devices were found",
-            "the driver runs, but no GPU answers. Compare with lspci -d 10de: and look for NVRM in dmesg",
+            "the driver runs, but no GPU answers. Compare with lspci -d 10de: and search dmesg for NVRM",
         ),
         (
             r"Insufficient Permissions",
-            "this user may not open the device files (ls -l /dev/nvidia*)",
+            "this user has no permission to open the device files (ls -l /dev/nvidia*)",
         ),
         (
             r"Failed to initialize NVML: Unknown Error",
-            "a container lost its access to the devices (systemctl daemon-reload does that), so restart it. On the "
-            "host itself, look for NVRM in dmesg",
+            "a container lost its access to the devices, for example after systemctl daemon-reload. Restart the "
+            "container. On the host itself, search dmesg for NVRM",
         ),
         (
             r"all links are inactive",
-            "no NVLink of a GPU is up: fabric manager is not running, the bridge is missing, or the GPU has none",
+            "no NVLink of a GPU is up. Fabric manager is not running, the bridge is missing, or the GPU has no NVLinks",
         ),
         (
             r"infoROM is corrupted",
-            "a GPU's configuration memory (infoROM) is damaged, so its error counts are not reliable",
+            "the configuration memory (infoROM) of a GPU is damaged, so the error counts are not reliable",
         ),
         (
             r"is not a valid field to query",
             "this driver does not support a queried field. nvidia-smi --help-query-gpu lists the supported ones",
         ),
-        (r"nvidia-smi: (command )?not found", "the driver's tools are not installed, or not on PATH"),
+        (r"nvidia-smi: (command )?not found", "the driver tools are not installed, or not on PATH"),
     )
 )
 # Messages of drivers 470 to 595 on features that they lack, which are answers, too. The last ones are those of GPUs in
@@ -87,5 +87,5 @@ def trouble(text: str, question: str = "") -> str:
     if message := known(start):
         return message
     if re.match(r"\s*<(\?xml|!DOCTYPE|nvidia_smi_log)", start):
-        return "this is the XML of nvidia-smi -q -x, which nvidia-smi.query reads"
+        return "this is the XML output of nvidia-smi -q -x, which the parser nvidia-smi.query reads"
     return f"nvidia-smi {question}".rstrip() + f" printed {quote(start)}"

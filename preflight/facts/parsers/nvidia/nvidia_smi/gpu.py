@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from preflight.facts.reading import Missing
 
 # Phrases of the readers' errors on incomplete answers.
-TEXT_ENDS, XML_ENDS, XML_BREAKS = "the text ends inside the line", "the XML is cut, or breaks,", "the XML breaks"
+TEXT_ENDS = "the output ends in the middle of the line"
+XML_ENDS, XML_BREAKS = "the XML is cut off or broken", "the XML is broken"
 CUT = (TEXT_ENDS, XML_ENDS, XML_BREAKS)
 # Their error for an answer with only the values that every driver has.
-NAMES_ALONE = "nvidia-smi reports names and memory of the GPUs alone: their health is not known"
+NAMES_ALONE = "nvidia-smi reports only the names and the memory of the GPUs, so the health of the GPUs is unknown"
 
 
 @dataclass(frozen=True)

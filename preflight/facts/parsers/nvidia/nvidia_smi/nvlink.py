@@ -78,12 +78,12 @@ def nvlink(text: str) -> NvLinks | Missing:
     if not gpus:
         return Missing(trouble(text, "nvlink -s"))
     if len({gpu.index for gpu in gpus}) < len(gpus):
-        return Missing("nvidia-smi nvlink -s lists a GPU twice: the answers of several hosts or calls are mixed")
+        return Missing("nvidia-smi nvlink -s lists a GPU twice: the output of several hosts or calls is mixed together")
     unread = [
-        Missing(known(line) or f"nvidia-smi nvlink -s: {quote(line)} is not understood") for line in unknown_lines[:20]
+        Missing(known(line) or f"nvidia-smi nvlink -s: {quote(line)} is not recognized") for line in unknown_lines[:20]
     ]
     if cut.strip():
-        unread.append(Missing(f"nvidia-smi nvlink -s: the text ends inside the line {quote(cut)}"))
+        unread.append(Missing(f"nvidia-smi nvlink -s: the output ends in the middle of the line {quote(cut)}"))
     return NvLinks(tuple(gpu.result() for gpu in gpus), tuple(unread))
 
 

@@ -76,13 +76,13 @@ def nvlink_errors(text: str) -> NvLinkErrors | Missing:
     if not gpus:
         return Missing(trouble(text, "nvlink -e"))
     if len({index for index, _ in gpus}) < len(gpus):
-        return Missing("nvidia-smi nvlink -e lists a GPU twice: answers of several hosts or calls are mixed")
+        return Missing("nvidia-smi nvlink -e lists a GPU twice: the output of several hosts or calls is mixed together")
     for index, links in gpus:
         if uncounted := [number for number, link in links.items() if not link]:
             sentence = f"nvidia-smi nvlink -e, GPU {index}: link {uncounted[0]} has no error counter that is known"
             unread.append(Missing(sentence))
     if cut.strip():
-        unread.append(Missing(f"nvidia-smi nvlink -e: the text ends inside the line {quote(cut)}"))
+        unread.append(Missing(f"nvidia-smi nvlink -e: the output ends in the middle of the line {quote(cut)}"))
     return NvLinkErrors(tuple(_gpu(index, links) for index, links in gpus), tuple(unread[:20]))
 
 
@@ -97,9 +97,9 @@ def _read(lines: list[str]) -> tuple[list[tuple[int, _Links]], list[Missing]]:
             index, links = gpus[-1]
             link = links.setdefault(int(match.group(1)), {})
             if not _put(link, match.group(2).strip().lower(), match.group(3)):
-                unread.append(Missing(f"nvidia-smi nvlink -e, GPU {index}: {quote(line)} is not understood"))
+                unread.append(Missing(f"nvidia-smi nvlink -e, GPU {index}: {quote(line)} is not recognized"))
         elif not gpus or not lacks(line):  # GPU115 checks by nvlink -s that links are up
-            unread.append(Missing(known(line) or f"nvidia-smi nvlink -e: {quote(line)} is not understood"))
+            unread.append(Missing(known(line) or f"nvidia-smi nvlink -e: {quote(line)} is not recognized"))
     return gpus, unread
 
 

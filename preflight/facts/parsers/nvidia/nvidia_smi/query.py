@@ -89,9 +89,9 @@ class _Answers:
         self.fields = block.fields
         self.unread: list[Missing] = []
 
-    def add_unread(self, path: str, reason: str = "is no value") -> None:
+    def add_unread(self, path: str, reason: str = "is not a valid value") -> None:
         value = self.fields[path]
-        problem = " comes twice" if value is None else f": {quote(value)} {reason}"
+        problem = " is listed twice" if value is None else f": {quote(value)} {reason}"
         self.unread.append(Missing(f"nvidia-smi -q, {self.owner}: {quote(path)}{problem}"))
 
     def text(self, pattern: re.Pattern[str], *paths: str) -> str | None:
@@ -160,7 +160,7 @@ def few(text: str) -> Gpus | Missing:
             tree_.host.fields["Driver Version"] = fields.pop("Driver Version")
             tree_.gpus.append((bus, Block(fields)))
         elif line.strip():
-            tree_.messages.append(known(line) or f"nvidia-smi --query-gpu: {quote(line)} is not understood")
+            tree_.messages.append(known(line) or f"nvidia-smi --query-gpu: {quote(line)} is not recognized")
     if not tree_.gpus:
         return Missing(trouble(text, "--query-gpu"))
     tree_.messages.append(NAMES_ALONE)
@@ -174,7 +174,9 @@ def _gpus(tree: Tree, text: str) -> Gpus | Missing:
     if len(tree.gpus) > MOST:
         return Missing(f"nvidia-smi -q lists more than {MOST} GPUs")
     if repeated := first_repeated(bus for bus, _ in tree.gpus):
-        return Missing(f"nvidia-smi -q lists GPU {repeated} twice: the answers of several hosts or calls are mixed")
+        return Missing(
+            f"nvidia-smi -q lists GPU {repeated} twice: the output of several hosts or calls is mixed together"
+        )
     host = _Answers("the host", tree.host)
     driver = host.text(_WORDS, "KMD Version", "Driver Version")
     cuda = host.text(_WORDS, "CUDA UMD Version", "CUDA Version")
@@ -186,7 +188,7 @@ def _gpus(tree: Tree, text: str) -> Gpus | Missing:
         unread += answers.unread
     unread += map(Missing, _missing_parts(tree, attached))
     if len(unread) > MOST_UNREAD:
-        unread[MOST_UNREAD:] = [Missing(f"nvidia-smi -q: {len(unread) - MOST_UNREAD} more values are not understood")]
+        unread[MOST_UNREAD:] = [Missing(f"nvidia-smi -q: {len(unread) - MOST_UNREAD} more values are not recognized")]
     return Gpus(driver, cuda, attached, tuple(gpus), tuple(unread))
 
 
@@ -269,12 +271,12 @@ def _pcie(answers: _Answers) -> Pcie:
 
 
 def _slowed_by(answers: _Answers) -> tuple[str, ...] | None:
-    """Return the active reasons. A reason with an unknown name is not understood."""
+    """Return the active reasons. A reason with an unknown name is not recognized."""
     active_reasons = {}
     for path in [path for path in answers.fields if path.startswith(_REASONS)]:
         name = path.rpartition("/")[2]
         if name not in SLOWDOWNS:
-            answers.add_unread(path, "is of a reason that is not known")
+            answers.add_unread(path, "has an unknown reason")
         elif (active := answers.switch(path)) is not None:
             active_reasons[name] = active
     return tuple(name for name in SLOWDOWNS if active_reasons.get(name)) if active_reasons else None
@@ -310,7 +312,7 @@ def _processes(answers: _Answers, lines: Sequence[tuple[str, str]] | None) -> tu
     for process in blocks:
         if not _COUNT.fullmatch(process["Process ID"]):
             answers.unread.append(
-                Missing(f"nvidia-smi -q, {answers.owner}: process {quote(process['Process ID'])} is no number")
+                Missing(f"nvidia-smi -q, {answers.owner}: process {quote(process['Process ID'])} is not a number")
             )
             return None
         memory = _MIB.fullmatch(process.get("Used GPU Memory", ""))

@@ -69,7 +69,7 @@ class NvidiaSmiTable:
 
 class _UnknownLineError(Exception):
     def __init__(self, line: str) -> None:
-        super().__init__(f"nvidia-smi: {quote(line)} is not understood")
+        super().__init__(f"nvidia-smi: {quote(line)} is not recognized")
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -121,7 +121,7 @@ def table(text: str) -> NvidiaSmiTable | Missing:
     if title is None:
         return Missing(trouble(text))
     if not _END.fullmatch(frame_lines[-1]):
-        return Missing("the table of nvidia-smi is cut")
+        return Missing("the table of nvidia-smi is cut off")
     unread = [Missing(message) for message in _messages(lines)]
     try:
         return _table(title, frame_lines, unread)
@@ -144,7 +144,7 @@ def _table(title: str, frame_lines: list[str], unread: list[Missing]) -> NvidiaS
     processes = _processes(rows[end + 1 :], unread) if end < len(rows) else None
     repeated = first_repeated(gpu.index for gpu in gpus)
     if repeated is not None:
-        return Missing(f"nvidia-smi lists GPU {repeated} twice: several tables are mixed")
+        return Missing(f"nvidia-smi lists GPU {repeated} twice: several tables are mixed together")
     if not gpus:
         return Missing("the table of nvidia-smi lists no GPU")
     if end == len(rows):
@@ -166,7 +166,7 @@ def _versions(title: str, unread: list[Missing]) -> tuple[str | None, str | None
     for name, match in (("the driver's version", driver), ("CUDA's version", cuda)):
         value = match.group(1) if match else "N/A"
         if value not in _ABSENT and not _VERSION.fullmatch(value):
-            unread.append(Missing(f"nvidia-smi: {name} is {quote(value)}, which is no value"))
+            unread.append(Missing(f"nvidia-smi: {name} is {quote(value)}, which is not a valid value"))
         versions.append(value if _VERSION.fullmatch(value) else None)
     return versions[0], versions[1]
 
@@ -198,7 +198,9 @@ class _Cells:
         self._index, self._unread = index, unread
 
     def refuse(self, name: str, cell: str) -> None:
-        self._unread.append(Missing(f"nvidia-smi, GPU {self._index}: {name} is {quote(cell)}, which is no value"))
+        self._unread.append(
+            Missing(f"nvidia-smi, GPU {self._index}: {name} is {quote(cell)}, which is not a valid value")
+        )
 
     def number(self, pattern: re.Pattern[str], name: str, cell: str) -> int | None:
         if match := pattern.fullmatch(cell):

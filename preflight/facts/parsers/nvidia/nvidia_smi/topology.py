@@ -62,15 +62,15 @@ def topology(text: str) -> GpuTopology | Missing:
         return Missing(_without_heading(text, lines, cut))
     heading = _heading(lines[start])
     if heading is None:
-        return Missing(f"nvidia-smi topo -m: the heading {quote(lines[start])} is not understood")
+        return Missing(f"nvidia-smi topo -m: the heading {quote(lines[start])} is not recognized")
     devices, body = heading.devices, lines[start + 1 :]
     rows, unread = _rows(body, heading)
     if len(rows) < len(devices):
-        state = "is cut" if cut.strip() or not unread else "has rows that are not understood"
-        unread.append(Missing(f"nvidia-smi topo -m has {len(devices)} columns and {len(rows)} rows: it {state}"))
+        state = "is cut off" if cut.strip() or not unread else "has rows that are not recognized"
+        unread.append(Missing(f"nvidia-smi topo -m has {len(devices)} columns and {len(rows)} rows: the table {state}"))
     nics = _legend(body)
     if unnamed_nic := _nic_without_name(devices, nics):
-        unread.append(Missing(f"nvidia-smi topo -m: the legend does not name {unnamed_nic}"))
+        unread.append(Missing(f"nvidia-smi topo -m: the legend does not list {unnamed_nic}"))
     return GpuTopology(devices, rows, nics, tuple(unread[-20:]))
 
 
@@ -82,7 +82,7 @@ def _is_heading(line: str) -> bool:
 def _without_heading(text: str, lines: list[str], cut: str) -> str:
     """Return why a text without a heading is no topology."""
     if _is_heading(cut):
-        return "nvidia-smi topo -m: the text ends inside the heading"
+        return "nvidia-smi topo -m: the output ends in the middle of the heading"
     if any(_GPU.fullmatch(line.split()[0]) and " X " in line for line in lines if line.strip()):
         return "nvidia-smi topo -m: the heading is missing"
     return trouble(text, "topo -m")
@@ -107,7 +107,7 @@ def _rows(lines: list[str], heading: _MatrixHeading) -> tuple[tuple[TopologyRow,
             continue
         row = _row(cells, heading)
         if row is None or row.device in rows:
-            unread.append(Missing(f"nvidia-smi topo -m: the row {quote(line)} is not understood"))
+            unread.append(Missing(f"nvidia-smi topo -m: the row {quote(line)} is not recognized"))
             rows.pop(cells[0], None)
         else:
             rows[row.device] = row

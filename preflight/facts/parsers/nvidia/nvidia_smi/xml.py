@@ -145,9 +145,9 @@ class _XmlReader:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if not self.path and name != "nvidia_smi_log":
-            raise _RefusedError("is of something else")
+            raise _RefusedError("is not from nvidia-smi")
         if len(self.path) >= _DEEPEST:
-            raise _RefusedError(f"has more than {_DEEPEST} elements in each other")
+            raise _RefusedError(f"has more than {_DEEPEST} nested elements")
         self.path.append(name)
         self.text, self.length = [], 0
         if self.path[1:] == ["gpu"]:
@@ -203,7 +203,7 @@ class _XmlReader:
             raise _RefusedError("declares its own entities")
 
     def entity(self, _name: str, _is_parameter: int) -> None:
-        raise _RefusedError("has an entity that nothing declares")
+        raise _RefusedError("has an undeclared entity")
 
 
 def _put(block: Block, path: str, value: str) -> None:
@@ -227,7 +227,7 @@ def xml_tree(text: str, begin: int) -> Tree:
     body, end, tail = text[begin:LONGEST].partition(_END)
     try:
         if "<nvidia_smi_log" in tail:
-            raise _RefusedError("comes twice: the answers of several hosts or calls are mixed")
+            raise _RefusedError("appears twice: the output of several hosts or calls is mixed together")
         parser.Parse((body + end).encode("utf-8", "replace"), True)
     except expat.ExpatError as error:
         line = head.count("\n") + error.lineno

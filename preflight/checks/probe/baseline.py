@@ -23,18 +23,18 @@ from preflight.model.measure import Observation, Scope, TestOutcome, TestResult
 
 @cluster_check("PRB115", "Bandwidth against baseline", several=False)
 def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], baseline: Baseline) -> Iterator[Finding]:
-    """Why: If all hosts and links are equally slow, a comparison among peers shows nothing. Typical causes are a
-    changed switch configuration, a new driver or a job that runs beside the probe.
+    """Why: If all hosts and links are equally slow, comparing them with each other does not show it. Typical causes are
+    a changed switch configuration, a new driver or a job that runs at the same time as the probe.
 
-    Result: WARN for pairs and hosts below 93 % of the baseline, FAIL below 80 %. For rails and all devices the limits
-    are 90 % and 75 %. Each bandwidth is compared for the same operation and ranks, at the largest size that both runs
-    have. A baseline of other hosts, scopes or sizes is not compared. PRB103 reports pairs that are slow among their
-    peers, so these and the groups that they slow are left out.
+    Result: WARN for pairs and hosts below 93 % of the baseline, FAIL below 80 %. For rails and all devices, the limits
+    are 90 % and 75 %. Bandwidths are compared for the same operation and ranks, at the largest size that both runs
+    have. A baseline with other hosts, scopes or sizes is not compared. PRB103 reports pairs that are slow among their
+    peers. Such pairs, and the groups that they slow down, are left out here.
 
     Check manually:
       preflight baseline compare
 
-    Fix: Find the change since the baseline was saved. If the new figures are right, save them.
+    Fix: Find the change since the baseline was saved. If the new values are right, save them as the baseline.
       preflight baseline save
     """
     tests = [observation.test for observation in observations]

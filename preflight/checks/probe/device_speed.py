@@ -41,16 +41,16 @@ _WIDTH = "compare speed and width of the PCIe link (LnkSta) with its capability 
 
 @cluster_check("PRB111", "Device compute speed and results", several=False)
 def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: One slow device slows every step of a job. A device that intermittently computes wrong values spoils the
-    result without an error. Before any network test, each device multiplies matrices of small integers alone.
+    """Why: One slow device slows down every step of a job. A device that intermittently computes wrong values corrupts
+    the result without an error. Before any network test, each device multiplies matrices of small integers alone.
 
-    Result: FAIL for one wrong value. WARN for 1.05 times the time of the median device, FAIL for 1.2 times. The limits
-    are wider if devices vary by more than that, among each other or between measurements.
+    Result: FAIL if one value is wrong. WARN if a device takes 1.05 times as long as the median device, FAIL at 1.2
+    times. The limits are wider if devices or measurements vary by more than that.
 
-    Check manually: Time a matrix product in torch on that device, and the same on another.
+    Check manually: Measure the time of a matrix multiplication in PyTorch on that device and on another device.
 
-    Fix: Take a device that computes wrong values out of jobs and have it replaced. For a slow device, check its power
-    limit, its cooling and other processes on it.
+    Fix: If a device computes wrong values, exclude it from jobs and have it replaced. If a device is slow, check its
+    power limit, its cooling and other processes on it.
     """
     yield from _judge(scribe, observations, (_COMPUTE,), "computes")
 
@@ -58,11 +58,11 @@ def device_compute(scribe: All, observations: tuple[Observation, ...]) -> Iterat
 @cluster_check("PRB112", "Device memory speed and integrity", several=False)
 def device_memory(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
     """Why: If a device's PCIe link comes up with half its lanes, the device loads its data at half the speed. Memory
-    that is slow or loses bits spoils every job. Network tests show none of that.
+    that is slow or corrupts data affects every job. Network tests do not detect these faults.
 
-    Result: FAIL for one wrong value. For copies within a device, WARN for 1.05 times the median time and FAIL for 1.15
-    times. For copies to and from the host, the limits are 1.15 and 1.5 times. The limits are wider if devices vary by
-    more than that, among each other or between measurements.
+    Result: FAIL if one value is wrong. For copies within a device, WARN at 1.05 times the median time and FAIL at 1.15
+    times. For copies to and from the host, the limits are 1.15 and 1.5 times. The limits are wider if devices or
+    measurements vary by more than that.
 
     Check manually: In the output of lspci, compare LnkSta with LnkCap.
       lspci -vv
@@ -71,7 +71,7 @@ def device_memory(scribe: All, observations: tuple[Observation, ...]) -> Iterato
     On hosts with GPUs:
       nvidia-smi -q -d ECC
 
-    Fix: Reseat the card or its riser, and check the server's settings for PCIe. Replace a device that loses bits.
+    Fix: Reseat the card or its riser, and check the server's PCIe settings. Replace a device that corrupts data.
     """
     yield from _judge(scribe, observations, (_MEMORY, _IN, _OUT), "copies")
 

@@ -22,14 +22,15 @@ _OTHER_MPI = "mpirun is of another MPI than HCCL Test was built with, or another
 
 @cluster_check("PRB104", "HCCL Test results", products=NPU, several=False)
 def hccl_test_results(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
-    """Why: If jobs have no torch (MindSpore), the probe cannot run, and the vendor's HCCL Test takes its place. HCCL
-    Test does an all_reduce over the same devices and checks the results. It is one job over all devices, so it detects
-    faults but seldom locates them.
+    """Why: If jobs have no PyTorch (MindSpore), the probe cannot run, and preflight runs the vendor's HCCL Test
+    instead. HCCL Test does an all_reduce over the same devices and checks the results. It is one job over all devices,
+    so it detects faults but seldom locates them.
 
-    Result: FAIL for wrong results, for an error code (retcode), and for a timeout. HCCL Test's alg_bandwidth counts
-    2^30 bytes as a GB. The table here counts 10^9 bytes, computed from HCCL Test's times, and derives busbw from that.
+    Result: FAIL for wrong results, for an error code (retcode), and for a timeout. In HCCL Test's alg_bandwidth, a GB
+    is 2^30 bytes. In preflight's table, a GB is 10^9 bytes. preflight computes the bandwidth from HCCL Test's times,
+    and busbw from the bandwidth.
 
-    Check manually: The file hosts holds the hosts of the job, and 16 is the number of all devices.
+    Check manually: The file hosts contains the hosts of the job, and 16 is the number of all devices.
       mpirun -f hosts -n 16 all_reduce_test -p 8 -b 8K -e 16M -f 2 -d fp32 -c 1
 
     Fix: Follow the error message of HCCL Test. Then read the ranks' logs (plog).

@@ -18,20 +18,20 @@ WARN, FAIL = 1 / 1.5, 1 / 2  # shares of the median rank
 
 @cluster_check("PRB118", "Host processor speed and results", several=False)
 def host_processors(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: A host with slow or busy processors feeds its devices late. The whole job waits for it, although its devices
-    and links are healthy. Typical causes are a leftover job, a container with a share of the processors, and a
+    """Why: A host with slow or busy processors sends work to its devices late. The whole job waits for it, although its
+    devices and links are healthy. Typical causes are a leftover job, a container with a share of the processors, and a
     throttled clock.
 
-    Result: FAIL for one wrong value. WARN for a host that is 1.5 times slower than the median rank, FAIL for 2 times.
-    One thread of each rank multiplies matrices on the host's processor. The limits are wider if ranks vary by more than
-    that, among each other or between measurements.
+    Result: FAIL if one value is wrong. WARN if a host is 1.5 times slower than the median rank, FAIL if it is 2 times
+    slower. One thread of each rank multiplies matrices on the host's processor. The limits are wider if ranks or
+    measurements vary by more than that.
 
-    Check manually: The files show a container's limit and the clock.
+    Check manually: The files show a container's processor limit and the clock speed.
       top
       cat /sys/fs/cgroup/cpu.stat
       grep MHz /proc/cpuinfo
 
-    Fix: End the processes that use the processors, lift the limit, or take the host out of jobs.
+    Fix: End the processes that use the processors, raise the processor limit, or exclude the host from jobs.
     """
     hosts = sorted(_by_host(observations).items())
     for host, results in hosts:

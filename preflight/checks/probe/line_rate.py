@@ -37,19 +37,19 @@ def _is_measured_rail(observation: Observation) -> bool:
 
 @cluster_check("PRB116", "Bandwidth against line rate", several=False, optional=("baseline",))
 def line_rate(scribe: All, observations: tuple[Observation, ...], baseline: Baseline | None) -> Iterator[Finding]:
-    """Why: If all rails are equally slow, a comparison among them shows nothing. Two ranks along a rail that move 256
-    MiB or more reach 88 to 95 % of a healthy port's line rate.
+    """Why: If all rails are equally slow, comparing them with each other does not show it. On healthy ports, two ranks
+    along a rail that move 256 MiB or more reach 88 to 95 % of the line rate.
 
-    Result: WARN below 85 % of the line rate, FAIL below 70 %. With less data, from 4 MiB on, WARN for a pair below 10 %
-    at the largest size. Such a pair passes if the saved baseline has the same figure. It also passes if the inventory
-    expects that bandwidth: `expect = { pair = 1.2 }` under `[probe]`.
+    Result: WARN below 85 % of the line rate, FAIL below 70 %. If the largest size is below 256 MiB, but at least 4 MiB,
+    WARN for a pair below 10 %. Such a pair passes if the saved baseline has the same bandwidth. It also passes if the
+    inventory expects that bandwidth: `expect = { pair = 1.2 }` under `[probe]`.
 
     Check manually: The speed is in Mb/s: 200000 Mb/s are 25 GB/s.
       hccn_tool -i 0 -speed -g
       preflight probe --sizes 256M
 
-    Fix: Check cable, optical module, MTU, flow control and the switch ports between the two. This command reads the
-    flow control.
+    Fix: Check the cable, the optical module, the MTU, the flow control and the switch ports between the two devices.
+    This command shows the flow control settings.
       hccn_tool -i 0 -pfc -g
     """
     pairs = list(filter(_is_measured_rail, observations))
@@ -136,16 +136,16 @@ def _is_enough(scribe: All, test: TestResult) -> bool:
 
 @cluster_check("PRB117", "Bandwidth against inventory", several=False)
 def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: The inventory can hold the bandwidth that the cluster had at its handover, or that a job needs. The setting
-    is `expect = { pair = 20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth.
+    """Why: The inventory can contain the bandwidth that the cluster had at its handover, or that a job needs. The
+    setting is `expect = { pair = 20.0, all = 15.0 }` under `[probe]`, in GB/s of bus bandwidth.
 
-    Result: FAIL if all_reduce at its largest size stays below that.
+    Result: FAIL if all_reduce at its largest size has a lower bandwidth.
 
-    Check manually: The column busbw has the bandwidth.
+    Check manually: The busbw column shows the bandwidth.
       preflight probe --scope all,pair
 
-    Fix: Follow PRB103, PRB115 and PRB116. If these pass, the number is too high, or the size too small: `sizes` under
-    `[probe]`
+    Fix: Follow the fixes of PRB103, PRB115 and PRB116. If these checks pass, the expected bandwidth is too high, or the
+    size is too small (`sizes` under `[probe]`).
     """
     if not scribe.cluster.probe.expect:
         yield scribe.skip("the inventory sets no expected bandwidth (expect under [probe])")

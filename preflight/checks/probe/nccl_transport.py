@@ -25,17 +25,18 @@ _REMEDIES = {  # by the network that jobs are to use
     products=frozenset({Product.NVIDIA}),
 )
 def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: If NCCL cannot use RDMA, it uses sockets and reports that only in its log. The job runs ten times slower. A
-    container without /dev/infiniband or libibverbs is enough, or a leftover NCCL_IB_DISABLE=1.
+    """Why: If NCCL cannot use RDMA, it uses sockets and reports this only in its log. The job then runs ten times
+    slower. A leftover NCCL_IB_DISABLE=1, or a container without /dev/infiniband or libibverbs, is enough to cause this.
 
-    Result: FAIL if the network is not the one that probe.transport (ib, socket) in the inventory sets. Without
-    probe.transport, sockets are accepted. With ib, the probe sets NCCL_NET=IB, and NCCL ends with an error if there is
-    no RDMA. The check reads the network from the NCCL log of the probe's ranks, not from the installed software.
+    Result: FAIL if NCCL uses a different network than transport (ib or socket) under [probe] in the inventory. Without
+    that setting, sockets are accepted. With ib, the probe sets NCCL_NET=IB, and NCCL ends with an error if there is no
+    RDMA. The check reads the network from the NCCL log of the probe's ranks, not from the installed software.
 
     Check manually: Replace train.py with your own program.
       NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep NET/
 
-    Fix: Follow ENV115 and ENV116. In a container, add docker's --device /dev/infiniband and install libibverbs1.
+    Fix: Follow the fixes of ENV115 and ENV116. In a container, add docker's --device /dev/infiniband and install
+    libibverbs1.
     """
     wanted = scribe.cluster.probe.transport
     views = ways_between(observations)

@@ -20,21 +20,21 @@ SHARE, FEW = 1e-6, 10  # of packets, as in NIC109; a link with fewer counts as h
     several=False,
 )
 def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
-    """Why: Counters run since the driver started, so they include errors of cables that were replaced long ago. Errors
-    during the probe are current: a lost link, damaged packets, packets that were sent again. A collective hides a lost
-    packet, but becomes slow.
+    """Why: Port counters start when the driver is loaded, so they include errors of cables that were replaced long ago.
+    Errors during the probe are current: a lost link, damaged packets or packets that were sent again. A collective
+    hides a lost packet, but becomes slow.
 
-    Result: WARN for a link that went down, and for one damaged packet. WARN for packets that were sent again if they
-    are at least ten, and at least one in a million. If the probe sent over RDMA, the counters are read before and after
-    the tests, even if all tests passed.
+    Result: WARN if a link went down or a packet was damaged. WARN if at least ten packets, and at least one in a
+    million, were sent again. If the probe sent over RDMA, the counters are read before and after the tests, even if all
+    tests passed.
 
     Check manually: Read the counters before and after a job. On hosts with GPUs:
       grep . /sys/class/infiniband/*/ports/*/counters/*
     On hosts with NPUs:
       hccn_tool -i 0 -stat -g
 
-    Fix: Clean or replace optics and cable. For packets sent again or out of sequence, check PFC and congestion on the
-    switches.
+    Fix: Clean or replace the optics and the cable. If packets were sent again or out of sequence, check PFC and
+    congestion on the switches.
     """
     by_host: dict[str, list[PortCount]] = defaultdict(list)
     for port in link_counts.ports:

@@ -28,20 +28,20 @@ def port_reachability(
     arrivals: Mapping[str, Arrivals | None],
     sockets: Mapping[str, Sockets | None],
 ) -> Iterator[Finding]:
-    """Why: If a firewall closes a port, or another process holds it, no error appears. All ranks wait for a timeout,
-    and its message points to a healthy host. Both gloo and NCCL listen on ports that the kernel chooses, so opening the
-    master's port is not enough.
+    """Why: If a firewall blocks a port, or another process uses it, no immediate error appears. All ranks wait until a
+    timeout, and the error message points to a healthy host. Both gloo and NCCL listen on ports that the kernel chooses,
+    so opening only the master port is not enough.
 
-    Result: FAIL for lost connections and for ports that are in use. WARN for a port in use by another run of preflight.
-    Before torch starts, every host listens on the job's ports and on ephemeral ones, and the others connect. Both ends
+    Result: FAIL for lost connections and for ports that are in use. WARN if another preflight run uses a port. Before
+    PyTorch starts, every host listens on the job ports and on ephemeral ports, and the other hosts connect. Both ends
     prove that they belong to this run. Faults that FWL101, FWL104 or PRT103 reports are left out.
 
-    Check manually: On one host, with ADDRESS replaced by its address:
+    Check manually: On one host, with ADDRESS replaced by the host's address:
       python3 -m http.server 29500 --bind ADDRESS
     On another host, with the same ADDRESS:
       nc -vz -w 2 ADDRESS 29500
 
-    Fix: Open the ports. Then check security groups of the cloud and ACLs of switches. End the process that uses a port.
+    Fix: Open the ports. Then check cloud security groups and switch ACLs. If a process uses a port, end that process.
       preflight configure-firewall
     """
     hosts = {host.name for host in scribe.hosts}

@@ -62,17 +62,18 @@ def rank_progress(
     """Why: A collective needs every rank. If one rank hangs, all others wait until a timeout, and the error message
     points to a rank that waited.
 
-    Result: FAIL for hung ranks, with the last stage that each completed. The stages are spawned, python, torch,
-    backend, device, store, peers, communicator, warm-up, iteration, values and closed. If all ranks stopped at the same
-    stage, tests with other partners identify the culprit. It can be a device or host that fails with two healthy
-    partners, a link or a rail. It can also be groups that do not reach each other, or the number of hosts at which
-    tests begin to fail. Known facts about the culprit are the cause, and failures that follow from it are evidence.
+    Result: FAIL for hung ranks. The finding shows the last stage that each rank completed. The stages are spawned,
+    python, torch, backend, device, store, peers, communicator, warm-up, iteration, values and closed. If all ranks
+    stopped at the same stage, tests with other partners identify the culprit. The culprit can be a link, a rail, or a
+    device or host that fails with two healthy partners. It can also be groups that cannot reach each other, or the
+    number of hosts at which tests begin to fail. Known faults of the culprit are reported as its cause, and failures
+    that follow from them are reported as evidence.
 
-    Check manually: Read the job's log of the hung rank, not of the rank that reported the timeout.
+    Check manually: Read the job log of the hung rank, not of the rank that reported the timeout.
 
-    Fix: If the rank stopped before device, check the software on the host. If it stopped before store, check the route,
-    firewall or port of the first rank. For communicator, check the device's address, link and TLS switch. For
-    iteration, check the fabric.
+    Fix: If the rank stopped before device, check the software on the host. If it stopped before store, check the first
+    rank's route, firewall and port. If it stopped before communicator, check the device's address, link and TLS switch.
+    If it stopped before iteration, check the fabric.
     """
     if not observations:
         yield scribe.unknown("the probe returned no results")

@@ -100,21 +100,21 @@ def link_bandwidth(
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
     """Why: A collective is as slow as its slowest link. A port that came up at a lower speed, or loses packets, slows
-    every job and fails none.
+    down every job, but no job fails.
 
     Result: Pairs along a rail are compared with their own median bandwidth. WARN below 93 % of the median, unless
     healthy pairs vary as much. FAIL below 80 %, or below half of the slowest healthy pair, if the pair is slow in a
-    second round, too. If measurements of one pair vary by more than that, the machines are busy and only larger
-    differences count. The culprit is a device or host that is slow with partners which are fast elsewhere. It is
-    reported with its direction, if that is known. Without a culprit, the pair is reported. WARN with a list of the slow
-    pairs if half of the pairs are slow and no culprit is identified.
+    second round, too. If measurements of one pair vary more than these limits, the machines are busy, and only larger
+    differences count. A device or host is the culprit if it is slow with partners that are fast elsewhere. The finding
+    shows the slow direction, if it is known. Without a culprit, the pair is reported. If half of the pairs are slow and
+    no culprit is identified, WARN with a list of the slow pairs.
 
     Check manually:
       hccn_tool -i 0 -speed -g
       hccn_tool -i 0 -stat -g
       preflight probe --scope pair
 
-    Fix: Check cable, optical module and switch port, and speed and flow control at both ends.
+    Fix: Check the cable, the optical module and the switch port. Check the speed and the flow control at both ends.
     """
     results = ProbeResults(scribe, observations, causes)
     culprits = named(located, TestOutcome.SLOW)

@@ -20,15 +20,15 @@ def training_step(
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
-    """Why: If replicas of a model drift apart, no error appears, but the job learns worse. The probe trains a small
-    model for a few steps under DistributedDataParallel. All ranks must have the same parameters, bit by bit. One
-    process with the same batches must have them, too.
+    """Why: If the replicas of a model drift apart, no error appears, but the model learns less well. The probe trains a
+    small model for a few steps with DistributedDataParallel. All ranks must then have the same parameters, bit by bit.
+    One process that trains on the same batches must have the same parameters, too.
 
-    Result: FAIL for wrong parameters. WARN for a difference in the last bits only.
+    Result: FAIL if parameters are wrong. WARN if only the last bits differ.
 
-    Check manually: Compare the parameters' checksums of all ranks of a job after a few steps.
+    Check manually: After a few steps of a job, compare the checksums of the parameters on all ranks.
 
-    Fix: Take the identified device out of jobs. If ranks differ in the last bits only, make HCCL deterministic in the
+    Fix: Exclude the identified device from jobs. If ranks differ only in the last bits, make HCCL deterministic in the
     jobs' environment.
       export HCCL_DETERMINISTIC=true
     """

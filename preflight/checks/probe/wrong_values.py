@@ -34,16 +34,17 @@ def collective_values(
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
-    """Why: A device or link that changes bits raises no error. The loss curve just looks odd, weeks later. The probe
+    """Why: A device or link that changes bits causes no error. Only the loss curve looks wrong, weeks later. The probe
     sends patterns with a known exact result, and every rank compares every element.
 
-    Result: FAIL for wrong values, even if they appear intermittently. The pattern, or tests with other partners,
-    identify the device with the wrong part.
+    Result: FAIL for wrong values, even if they appear only intermittently. The pattern, or tests with other partners,
+    identify the device that causes them.
 
     Check manually: No vendor tool compares values. Run the probe again.
       preflight probe
 
-    Fix: Take the identified device out of jobs. Run the probe again with another partner before you replace the device.
+    Fix: Exclude the identified device from jobs. Before you replace the device, run the probe again with another
+    partner.
     """
     collectives = [observation for observation in observations if _is_collective(observation)]
     if all(map(_is_alone, observations)) and any(map(_has_run, observations)):

@@ -5,8 +5,8 @@
   preflight apply plan.json --canary 2 --batch 25%
 
 First, every host is compared with the plan. Every host must be in the state that it had when the
-plan was made, or already in the planned state. If a host is not, the plan is stale, and no host is
-changed. Devices that a job uses now stay unchanged.
+plan was made, or already in the planned state. If a host is in another state, the plan is stale,
+and no host is changed. Devices that a job uses now stay unchanged.
 """
 
 import argparse

@@ -57,16 +57,16 @@ def _add_selection_arguments(parser: argparse.ArgumentParser) -> None:
         help="saved facts, capture or support bundle to check; no host is contacted",
     )
     for option, purpose in (
-        ("--only", "checks to run (default: all checks)"),
-        ("--skip", "checks to leave out"),
-        ("--ignore", "checks with failures that only count as warnings, with a note in the report"),
+        ("--only", "run only these checks"),
+        ("--skip", "do not run these checks"),
+        ("--ignore", "count failures of these checks as warnings, with a note in the report"),
     ):
         selection.add_argument(
             option,
             action="append",
             default=[],
             metavar="ID",
-            help=f"{purpose}: an id, a prefix of ids, or an area; repeatable",
+            help=f"{purpose} (id, prefix of ids, or area); repeatable",
         )
 
 

@@ -4,8 +4,8 @@
   preflight learn --inventory hosts.toml -o learned.toml
 
 No host is changed. Addresses, gateways and detect addresses come from the devices. If an address
-plan gives exactly these values, the new inventory has that plan. If not, it has a list for each
-host. All other settings of the given inventory stay, but its comments are lost.
+plan gives exactly these values, the new inventory has that plan. Without such a plan, it has a
+list for each host. All other settings of the given inventory stay, but its comments are lost.
 
 Contradictions between hosts become comments in the file, and are printed at the end. Exit codes: 1
 hosts contradict each other, 3 a host was not reached.

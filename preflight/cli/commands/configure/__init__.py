@@ -1,4 +1,4 @@
-"""Show the changes that the hosts need, ask for confirmation, apply them, and verify the result.
+"""Show the changes that the hosts need, ask for confirmation, apply the changes, and verify the result.
 
   preflight configure --inventory hosts.toml
   preflight configure --dry-run                 # changes nothing

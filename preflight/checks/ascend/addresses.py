@@ -354,7 +354,8 @@ def subnet_rule(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     Check manually:
       for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done
 
-    Fix: Plan the addresses by this rule: in the inventory, use the A1 plan with four subnets. Then write the addresses.
+    Fix: Plan the addresses by this rule, with plan = "four-subnets" under [device_addresses] in the inventory. Then
+    write the addresses.
       preflight configure-device-ips
     """
     positions: dict[int, list[_AddressedDevice]] = defaultdict(list)

@@ -24,14 +24,14 @@ def add_rollout_arguments(parser: argparse.ArgumentParser) -> None:
         type=_batch,
         default=Batch(),
         metavar="N",
-        help="number of hosts to change at once after that, such as 16 or 25%% (default: 100%%)",
+        help="number of hosts to change at once after the canary hosts, such as 16 or 25%% (default: 100%%)",
     )
     changes.add_argument(
         "--max-fail",
         type=_count,
         default=0,
         metavar="N",
-        help="start no further batch after more than N failed hosts (default: 0)",
+        help="do not start another batch if more than N hosts have failed (default: 0)",
     )
 
 
@@ -56,7 +56,7 @@ def add_permission_arguments(parser: argparse.ArgumentParser) -> None:
     changes.add_argument(
         "--force-busy",
         action="store_true",
-        help="include changes of devices that a job uses; the job loses its connections",
+        help="include changes to devices that a job uses; the job loses its connections",
     )
 
 

@@ -6,27 +6,27 @@ import re
 from preflight.cli.option_texts import LOGS
 from preflight.cli.options import option_group
 
-LOG_HELP = "log file, or folder of logs; with --fetch a path on the hosts, in which * and ? are wildcards"
+LOG_HELP = "log file or folder of logs; with --fetch, a path on the hosts, with * and ? as wildcards"
 _UNITS = {"m": 60, "h": 3600, "d": 86400}
 
 
 def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
     logs = option_group(parser, LOGS)
     logs.add_argument(
-        "--fetch", action="store_true", help="collect the logs of all hosts first, in one round trip per host"
+        "--fetch", action="store_true", help="first collect the logs of all hosts, in one round trip per host"
     )
     logs.add_argument(
         "--since",
         type=_age,
         metavar="AGE",
-        help="with --fetch: greatest age of a log, such as 90m, 24h or 7d (default: 24h)",
+        help="with --fetch: maximum age of a log, such as 90m, 24h or 7d (default: 24h)",
     )
     logs.add_argument(
         "--most",
         type=_mebibytes,
         metavar="MIB",
-        help="with --fetch: most MiB from a host, newest logs first, a quarter of it from one file "
-        "(default: 32, and 2048 from all hosts)",
+        help="with --fetch: maximum MiB per host, newest logs first and at most a quarter from one file "
+        "(default: 32, and 2048 for all hosts together)",
     )
 
 
@@ -34,7 +34,7 @@ def _age(text: str) -> int:
     """Parse an age such as 90m, 24h or 7d into seconds."""
     match = re.fullmatch(r"(\d{1,6})([mhd])", text)
     if not match or not int(match[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no age such as 90m, 24h or 7d")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an age such as 90m, 24h or 7d")
     return int(match[1]) * _UNITS[match[2]]
 
 

@@ -38,7 +38,7 @@ def add_inventory_arguments(parser: argparse.ArgumentParser, default: str = "hos
     hosts.add_argument(
         "--accept-new",
         action="store_true",
-        help="trust the keys of hosts that are not in known_hosts; refuse a changed key",
+        help="trust the keys of hosts that are not in known_hosts; changed keys are still refused",
     )
     hosts.add_argument(
         "-K",
@@ -46,7 +46,9 @@ def add_inventory_arguments(parser: argparse.ArgumentParser, default: str = "hos
         action="store_true",
         help="ask once for the sudo password of hosts with sudo = true; the password is not stored",
     )
-    hosts.add_argument("--pool", type=_pool, default=32, metavar="N", help="hosts contacted at once (default: 32)")
+    hosts.add_argument(
+        "--pool", type=_pool, default=32, metavar="N", help="number of hosts to contact at once (default: 32)"
+    )
 
 
 def product_name(text: str) -> str:
@@ -61,7 +63,9 @@ def product_name(text: str) -> str:
 
 def add_basic_argument(parser: argparse.ArgumentParser) -> None:
     option_group(parser, SELECTION).add_argument(
-        "--basic", action="store_true", help="only the basic facts and their checks: a few seconds instead of 20"
+        "--basic",
+        action="store_true",
+        help="use only the basic facts and their checks; takes a few seconds instead of 20",
     )
 
 
@@ -99,7 +103,7 @@ def add_fail_on_argument(parser: argparse.ArgumentParser) -> None:
         "--fail-on",
         choices=("warn", "fail"),
         default="fail",
-        help="lowest severity that gives exit code 1 (default: fail)",
+        help="lowest severity that causes exit code 1 (default: fail)",
     )
 
 

@@ -55,7 +55,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     tests.add_argument(
         "--backend",
         choices=("hccl", "nccl", "gloo"),
-        help="backend of the collectives (default: the inventory's)",
+        help="backend of the collectives (default: from the inventory)",
     )
     tests.add_argument(
         "--with",
@@ -68,26 +68,29 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         type=_sizes,
         default=(),
         metavar="LIST",
-        help="message sizes in bytes, multiples of 8, defined like S in nccl-tests (default: 8,1M,16M)",
+        help="message sizes, separated by commas; multiples of 8 bytes, defined as in nccl-tests (default: 8,1M,16M)",
     )
     tests.add_argument(
         "--init",
         choices=("store", "env", "tcp", "file"),
-        help="rendezvous of all ranks: preflight's own store, or a method of jobs (default: the inventory's)",
+        help="rendezvous of all ranks: store is preflight's own, jobs use the others (default: from the inventory)",
     )
     tests.add_argument(
         "--scope",
         type=_scopes,
         metavar="LIST",
-        help="sets of devices that run together: device, host, all, rail, pair (default: device,all,pair)",
+        help="groups of devices to test, separated by commas: device, host, all, rail, pair (default: device,all,pair)",
     )
     tests.add_argument("--quick", action="store_true", help="run fewer operations and no training step")
     tests.add_argument(
-        "--seed", type=int, metavar="N", help="seed of the first round of pairs (default: another in each run)"
+        "--seed",
+        type=int,
+        metavar="N",
+        help="random seed for the first round of pairs (default: a new seed in each run)",
     )
     tests.add_argument(
         "--budget",
         type=_seconds,
         metavar="TIME",
-        help="time limit, such as 60s or 5m; remaining tests get the result unknown (default: none)",
+        help="time limit, such as 60s or 5m; remaining tests get the result unknown (default: no limit)",
     )

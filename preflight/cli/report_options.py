@@ -28,7 +28,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
         type=_output,
         action="append",
         metavar="FORMAT[=FILE]",
-        help=f"form of the report, to stdout or FILE (default: console), repeatable: {', '.join(FORMATS)}",
+        help=f"report format, to stdout or FILE (default: console), repeatable: {', '.join(FORMATS)}",
     )
     add_save_argument(parser)
     output.add_argument("--all", action="store_true", help="also show passed and skipped checks")
@@ -39,13 +39,13 @@ def _output(text: str) -> ReportOutput:
     if word not in FORMATS:
         raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(FORMATS)}")
     if equals and not file:
-        raise argparse.ArgumentTypeError(f"{text!r} has no file after =")
+        raise argparse.ArgumentTypeError(f"{text!r} has no file name after =")
     return ReportOutput(word, Path(file) if file else None)
 
 
 def add_save_argument(parser: argparse.ArgumentParser) -> None:
     option_group(parser, OUTPUT).add_argument(
-        "--save", type=Path, metavar="FILE", help="file to also write the report to, as JSON"
+        "--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON"
     )
 
 

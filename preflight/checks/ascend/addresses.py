@@ -36,8 +36,8 @@ T = TypeVar("T")
 
 @host_check("NPU101", "Device address", products=NPU, configures=Area.ADDRESSES)
 def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: Between servers, NPUs communicate over their own network ports and find each other by address only. If a
-    device lacks the address that the rank table gives, every rank waits for its connect timeout.
+    """Why: NPUs in different servers communicate over their own network ports and find each other only by address. If a
+    device does not have the address in the rank table, every rank waits until its connect timeout.
 
     Result: FAIL if a device's address differs from the plan. Without a plan, FAIL if a device has no address and the
     inventory has several hosts.
@@ -47,7 +47,7 @@ def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
 
     Fix: Write the planned addresses.
       preflight configure-device-ips
-    Or set one manually, with ADDRESS and MASK from your plan.
+    Or set an address manually, with ADDRESS and MASK from your plan.
       hccn_tool -i 0 -ip -s address ADDRESS netmask MASK
     """
     yield from unreadable(scribe, hccn, "the address", lambda device: device.address)
@@ -116,8 +116,8 @@ def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]
     Check manually: Run this on every host, then search the output for duplicates.
       for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done
 
-    Fix: Give each device its planned address. Plan addresses under [device_addresses] in the inventory, or list them
-    under [[hosts]] of one host: device_addresses = ["10.8.0.11/16"]
+    Fix: Give each device its planned address. Set the addresses under [device_addresses] in the inventory, or list them
+    in a host's [[hosts]] entry: device_addresses = ["10.8.0.11/16"]
       preflight configure-device-ips
     """
     shared = _shared_addresses(scribe.hosts, hccn)
@@ -235,8 +235,9 @@ def _inventory_line(moved: tuple[str, int], interfaces: Mapping[int, IPv4Interfa
     configures=Area.ADDRESSES,
 )
 def masks(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: If a device's mask is too long, it sends to its peers through a gateway that does not exist. If the mask is
-    too short, it searches for distant peers on its own wire. Both look like a dead link from one side only.
+    """Why: If a device's mask is too long, the device sends to its peers through a gateway that does not exist. If the
+    mask is too short, the device looks for distant peers in its own subnet. Both look like a link that is dead in one
+    direction.
 
     Result: FAIL if a mask differs from the plan or, without a plan, from most devices of its rail.
 
@@ -348,15 +349,15 @@ def _on_one_wire(device: _AddressedDevice, peer: _AddressedDevice) -> bool:
 def subnet_rule(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
     """Why: HCCL builds its rings by the subnet rule in the vendor's installation guide and address generator. On Atlas
     A1 in SMP mode, devices 0/4, 1/5, 2/6 and 3/7 share one subnet each. Devices 0–3 are in four different subnets, and
-    a position has the same subnet on every host.
+    devices with the same number are in the same subnet on every host.
 
-    Result: FAIL for an address that breaks the rule. WARN for one subnet for all eight devices, which is right in AMP
-    mode.
+    Result: FAIL if an address breaks the rule. WARN if all eight devices are in one subnet, which is right in AMP mode.
 
     Check manually:
       for i in 0 1 2 3 4 5 6 7; do hccn_tool -i $i -ip -g; done
 
-    Fix: Plan the addresses by the rule (in the inventory: the A1 plan of four subnets). Then write them.
+    Fix: Plan the addresses by this rule, with plan = "four-subnets" under [device_addresses] in the inventory. Then
+    write the addresses.
       preflight configure-device-ips
     """
     positions: dict[int, list[_AddressedDevice]] = defaultdict(list)
@@ -405,13 +406,14 @@ def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | Non
 
 @host_check("NPU106", "Reserved device address ranges", products=NPU, configures=Area.ADDRESSES)
 def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: Some private ranges belong to the server's internal networks. hccn_tool refuses addresses in them ("The ip
-    address configured is conflicted!"). An address in such a range that was set in another way is routed inside the
-    server.
+    """Why: Some private ranges belong to the server's internal networks. hccn_tool refuses addresses in these ranges
+    ("The ip address configured is conflicted!"). If such an address was set in another way, its packets are routed
+    inside the server.
 
-    Result: FAIL if the planned address is in such a range or, without a plan, the device's address.
+    Result: FAIL if the planned address is in such a range. Without a plan, FAIL if the device's address is in such a
+    range.
 
-    Check manually: Compare with 192.168.1.0/24 and the other ranges of the product's manual.
+    Check manually: Compare the address with 192.168.1.0/24 and the other ranges in the product's manual.
       hccn_tool -i 0 -ip -g
 
     Fix: Plan other addresses in the inventory.
@@ -434,17 +436,17 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
 
 @host_check("NPU111", "Device gateway", products=NPU, configures=Area.ADDRESSES)
 def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: Devices in different subnets reach each other only through the gateway. Within one subnet no gateway is
-    needed, so only planned gateways are checked.
+    """Why: Devices in different subnets can reach each other only through the gateway. Devices in one subnet need no
+    gateway, so only planned gateways are checked.
 
-    Result: FAIL if a device has no gateway, or a different one than the inventory plans.
+    Result: FAIL if a device has no gateway, or has a different gateway than the inventory.
 
     Check manually:
       hccn_tool -i 0 -gateway -g
 
     Fix: Write the planned gateways.
       preflight configure-device-ips
-    Or set one manually, after the address, with GATEWAY from your plan.
+    Or set a gateway manually, after the address, with GATEWAY from your plan.
       hccn_tool -i 0 -gateway -s gateway GATEWAY
     """
     for device in hccn.devices:

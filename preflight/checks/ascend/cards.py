@@ -56,8 +56,9 @@ def node_ids(nodes: DeviceNodes) -> set[int]:
 
 @host_check("NPU116", "NPU card presence", products=NPU, optional=("job",))
 def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Job | None) -> Iterator[Finding]:
-    """Why: A card on the PCI bus that npu-smi does not list is lost to the driver. A card in npu-smi that is not on the
-    PCI bus has lost its PCIe link. The rank on such a card fails to open the device (507033), or hangs.
+    """Why: If a card is on the PCI bus but not in npu-smi, the driver has lost the card. If a card is in npu-smi but
+    not on the PCI bus, the card has lost its PCIe link. A rank on such a card fails to open the device (507033), or
+    hangs.
 
     Result: FAIL in both cases. A container sees all cards on the PCI bus, but only its own device nodes, so it may have
     fewer chips.
@@ -67,8 +68,8 @@ def lost_cards(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes, job: Jo
       lspci -D -d 19e5:
       dmesg | grep -i -e ascend -e pcie
 
-    Fix: Reset the device. If that does not help, power the host off and on. If the fault remains, the card or its slot
-    is broken.
+    Fix: Reset the device. If that does not help, power-cycle the host. If the fault remains, the card or its slot is
+    broken.
     """
     if replacement := _not_comparable(scribe, npu_smi, device_nodes, job):
         yield replacement
@@ -133,17 +134,17 @@ def _may_have_fewer(npu_smi: NpuSmi, nodes: DeviceNodes, planned: int, *, contai
 
 @host_check("NPU119", "Chip device nodes", products=NPU)
 def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterator[Finding]:
-    """Why: Jobs, hccn_tool -i and rank tables count devices by the N of /dev/davinciN. The numbers of npu-smi may
-    differ: 10, 12, 14, or one for the two dies of an Atlas A3. If the numbers do not match, a job gets another device
-    than its operator checked, or none.
+    """Why: Jobs, hccn_tool -i and rank tables count devices by the number N in /dev/davinciN. The numbers in npu-smi
+    may differ, for example 10, 12 and 14, or one number for both dies of an Atlas A3 chip. If the numbers do not match,
+    a job uses a different device than the one that was checked, or finds none.
 
-    Result: FAIL for a chip without a device node, and for a node without a chip.
+    Result: FAIL if a chip has no device node, or a device node has no chip.
 
     Check manually:
       npu-smi info -m
       ls /dev/davinci*
 
-    Fix: Give the container all nodes of its devices. On the host, install or load the driver again.
+    Fix: Give the container the device nodes of all its devices. On the host, install or load the driver again.
     """
     nodes = node_ids(device_nodes)
     chips = {chip.device: chip for chip in npu_smi.chips}

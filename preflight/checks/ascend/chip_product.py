@@ -15,17 +15,17 @@ _INFERENCE = re.compile(r"(Ascend)?310\S*")
 
 @host_check("NPU126", "NPU product", products=NPU)
 def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
-    """Why: The product determines the rules for subnets, refused addresses, speed, numbers of devices and HCCL's
+    """Why: The product determines the rules for subnets, refused addresses, speed, numbers of devices and HCCL
     variables. With a wrong product, preflight plans settings that the driver refuses. HCCL supports at most one server
-    of Atlas 300I cards (310), and a job over several loses its heartbeats.
+    with Atlas 300I cards (310). A job over several such servers loses its heartbeats.
 
-    Result: FAIL for chips of another product, and for Atlas 300I cards, which have no device NIC.
+    Result: FAIL if chips belong to another product. Also FAIL for Atlas 300I cards, because they have no device NIC.
 
-    Check manually: npu-smi shows the chip's name beside its number.
+    Check manually: npu-smi shows the chip's name next to its number.
       npu-smi info
       lspci | grep d80
 
-    Fix: Set product under [cluster] of the inventory. Use a separate inventory for each product.
+    Fix: Set product under [cluster] in the inventory. Use a separate inventory for each product.
     """
     for name, number in sorted(Counter(chip.name for chip in npu_smi.chips).items()):
         chip_product = product_of(name)

@@ -37,15 +37,16 @@ class _PairLinks:
 
 @host_check("NPU117", "Chip alarms", products=NPU)
 def alarms(scribe: Here, chips: Chips) -> Iterator[Finding]:
-    """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed, and the codes identify
-    it. A job on that device stops sooner or later. Warning is common on machines in use.
+    """Why: The health states Alarm and Critical mean that a part of the hardware or its firmware has failed. The alarm
+    codes identify that part. A job on that device fails sooner or later. The state Warning is common on machines in
+    use.
 
     Result: FAIL for Alarm and Critical. WARN for Warning, and for alarm codes of a chip with health OK.
 
-    Check manually: The number after -i is npu-smi's own number of the card.
+    Check manually: The number after -i is the card's number in npu-smi.
       npu-smi info -t health -i 0 -c 0
 
-    Fix: Look up the code in the vendor's fault list. Then reset the device or call the vendor.
+    Fix: Look up the code in the vendor's fault list. Then reset the device or contact the vendor.
     """
     yield from untold(scribe, scribe.host, {chip.device: chip.health for chip in chips.chips})
     for chip in chips.chips:
@@ -88,13 +89,13 @@ def alarming(chips: Chips | None) -> set[int]:
 
 @host_check("NPU120", "NPU driver and firmware compatibility", products=NPU, optional=("versions",))
 def compatible(scribe: Here, chips: Chips, versions: Versions | None) -> Iterator[Finding]:
-    """Why: Driver and firmware are released in pairs, and npu-smi and their own version files report a mismatch. Jobs
-    then fail with other errors: failing queue pairs, SDMA errors, internal errors of HCCL.
+    """Why: Driver and firmware are released in pairs. npu-smi and the version files of both report a mismatch. With a
+    mismatch, jobs fail with other errors, such as failing queue pairs, SDMA errors and internal HCCL errors.
 
-    Result: FAIL for a mismatch. WARN if npu-smi reports a match and a file does not. Also WARN if the firmware's list
-    of drivers, which leaves out patches, does not contain the driver.
+    Result: FAIL if driver and firmware do not match. WARN if npu-smi reports a match and a version file does not. Also
+    WARN if the driver is not in the firmware's list of drivers, because that list leaves out patch releases.
 
-    Check manually: The line Compatibility shows npu-smi's verdict.
+    Check manually: The Compatibility line shows the verdict of npu-smi.
       npu-smi info -t board -i 0
       grep compatible_version /usr/local/Ascend/*/version.info
 
@@ -171,16 +172,16 @@ def _ranges(ranges: Ranges) -> str:
 
 @cluster_check("NPU124", "HCCS topology", products=NPU)
 def topology(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
-    """Why: Inside a server, devices communicate over HCCS. If HCCS is lost, npu-smi shows SYS or NA instead. The server
-    then has a fraction of its bandwidth, or HCCL stops at its first connection inside the host.
+    """Why: The devices in a server communicate over HCCS. If HCCS is lost, npu-smi shows SYS or NA instead. The server
+    then has a fraction of its bandwidth, or HCCL fails at its first connection within the host.
 
-    Result: FAIL for a link that is slower than on most hosts. WARN if half of the hosts have no HCCS at all, because
-    they may be built that way.
+    Result: FAIL if a link is slower than on most hosts. WARN if half of the hosts have no HCCS at all, because they may
+    be built that way.
 
     Check manually: On this host and on another one:
       npu-smi info -t topo
 
-    Fix: Read the link's state and reset the devices. If that does not help, power the host off and on.
+    Fix: Read the link's state and reset the devices. If that does not help, power-cycle the host.
       npu-smi info -t hccs -i 0 -c 0
     """
     links: dict[str, _Links] = {}

@@ -13,16 +13,17 @@ _RINGS = ({0, 1, 2, 3}, {4, 5, 6, 7})  # of an Atlas A1 server
 
 @cluster_check("NPU121", "Server and device counts", products=NPU, several=False)
 def counts(scribe: All) -> Iterator[Finding]:
-    """Why: HCCL builds its rings for certain numbers of devices only. Atlas A1 needs 1, 2, 4 or 8 devices per server,
-    with 2 or 4 of them within 0-3 or within 4-7. Every server needs the same number.
+    """Why: HCCL can build its rings only for certain numbers of devices. On Atlas A1, a server can use 1, 2, 4 or 8
+    devices. If it uses 2 or 4, they must all be among devices 0-3 or all among devices 4-7. Every server needs the same
+    number of devices.
 
-    Result: FAIL for unsupported numbers or positions on Atlas A1. Servers with different numbers are FAIL on Atlas A1
-    and WARN on Atlas A2 and A3. On Atlas A2 with 16 devices in two modules (Box16) over PCIe, different positions in
-    the two modules are WARN. The check assumes a job over the whole inventory.
+    Result: FAIL for unsupported numbers or positions of devices on Atlas A1. If servers have different numbers of
+    devices, FAIL on Atlas A1 and WARN on Atlas A2 and A3. On Atlas A2 with 16 devices in two modules (Box16) over PCIe,
+    WARN if the two modules use different positions. The check assumes a job that uses the whole inventory.
 
     Check manually: Count the devices of each host in the inventory.
 
-    Fix: Remove devices or servers from the inventory, or use only supported numbers of them in every job.
+    Fix: Remove devices or servers from the inventory, or use only supported numbers of devices in every job.
     """
     product = scribe.cluster.product
     for host in scribe.hosts:

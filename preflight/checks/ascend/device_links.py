@@ -23,17 +23,16 @@ _CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction
 
 @host_check("NIC101", "Device link flaps", products=NPU)
 def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
-    """Why: A link that goes down and up stops a collective in the middle. The collective then waits half an hour for
-    its notify (EI0002, EI0013). Older flaps, and those in a port's first minute, are ignored because they do not affect
-    the next job.
+    """Why: A link flap interrupts a collective. The collective then waits half an hour for its notify (EI0002, EI0013).
+    Older flaps, and flaps in a port's first minute, are ignored because they do not affect the next job.
 
-    Result: FAIL if the link went down twice in the last hour. WARN if it went down once in the last day. The device's
-    own clock counts.
+    Result: FAIL if the link went down twice in the last hour. WARN if it went down once in the last day. The times are
+    from the device's own clock.
 
     Check manually:
       hccn_tool -i 0 -link_stat -g
 
-    Fix: Clean or replace optics and cable, and read the switch port's log. Then check the counts again.
+    Fix: Clean or replace the optics and the cable, and read the switch port's log. Then check the counts again.
     """
     yield from untold(scribe, scribe.host, {device.index: device.history for device in nic.devices})
     for device in nic.devices:
@@ -123,16 +122,16 @@ def _last(losses: Sequence[float | None]) -> str:
 
 @cluster_check("NIC103", "Device link error correction", products=NPU, several=False)
 def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: At 100 Gb/s and more, a link needs forward error correction. Without it, the link loses frames all the time,
-    or does not come up. NPU107 reports links that are down.
+    """Why: A link at 100 Gb/s or more needs forward error correction. Without it, the link constantly loses frames or
+    does not come up. NPU107 reports links that are down.
 
-    Result: FAIL for a link without error correction, if most devices have it. Otherwise WARN, because the links may be
-    planned without it.
+    Result: FAIL if a link has no error correction and most devices have it. Otherwise, this is WARN, because the links
+    may be planned without error correction.
 
     Check manually:
       hccn_tool -i 0 -fec -g
 
-    Fix: Set RS-FEC on the switch port. On Atlas A1, set it on the device, too. Later products use the mode of the
+    Fix: Set RS-FEC on the switch port. On Atlas A1, also set it on the device. Later products use the mode of the
     switch port.
       hccn_tool -i 0 -fec -s encoding rs
     """
@@ -159,17 +158,18 @@ def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hcc
 
 @cluster_check("NIC104", "Device link speed and duplex", products=NPU, several=False)
 def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: A collective is as fast as its slowest link. Atlas A1 has 100 Gb/s per device, A2 and A3 have 200 Gb/s.
+    """Why: A collective is as fast as its slowest link. The devices of Atlas A1 have 100 Gb/s each. The devices of A2
+    and A3 have 200 Gb/s each.
 
-    Result: FAIL for a device that is slower than most others, and for half duplex. WARN if all devices are equally
-    slow, because the site may have chosen that.
+    Result: FAIL if a device is slower than most others or uses half duplex. WARN if all devices are equally slow,
+    because this may be intended.
 
     Check manually:
       hccn_tool -i 0 -speed -g
       hccn_tool -i 0 -duplex -g
       grep static_speed /etc/hccn.conf
 
-    Fix: Use a module, cable and switch port that are made for the speed. Remove static_speed from /etc/hccn.conf.
+    Fix: Use a module, cable and switch port that support the speed. Remove static_speed from /etc/hccn.conf.
     """
     devices = list(_linked(scribe, nic, hccn))
     speeds = Counter(device.speed.value for _, device in devices if device.speed.value)

@@ -32,16 +32,16 @@ _CONFIGURE = ("preflight configure-device-ips",)
 
 @host_check("NPU107", "Device link state", products=NPU, optional=("nic",), configures=Area.ADDRESSES)
 def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
-    """Why: If a device's port is down, the device reaches no other server. Jobs on this host alone still work, so the
-    fault first appears in a job over several servers.
+    """Why: If a device's port is down, the device cannot reach any other server. Jobs on this host alone still work, so
+    the fault first appears in a job that uses several servers.
 
-    Result: FAIL for a link that is down.
+    Result: FAIL if a link is down.
 
     Check manually:
       hccn_tool -i 0 -link -g
       hccn_tool -i 0 -optical -g
 
-    Fix: Check cable, optical module and switch port. Then restore the device's settings.
+    Fix: Check the cable, the optical module and the switch port. Then restore the device's settings.
       hccn_tool -i 0 -cfg recovery
     """
     yield from unreadable(scribe, hccn, "the link", lambda device: device.link)
@@ -73,19 +73,19 @@ def link_up(scribe: Here, hccn: Hccn, nic: Nic | None) -> Iterator[Finding]:
     configures=Area.ADDRESSES,
 )
 def mtu(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: If two devices have different MTUs, frames of the device with the larger MTU are dropped without an error.
-    Pings pass, and large transfers hang.
+    """Why: If two devices have different MTUs, frames from the device with the larger MTU are dropped without an error.
+    Pings pass, but large transfers hang.
 
-    Result: WARN for an MTU that differs from the plan or, without a plan, from most devices. Never FAIL: the format is
-    known from the tool's source, not from a capture.
+    Result: WARN if an MTU differs from the plan or, without a plan, from most devices. The check never fails, because
+    the format is known from the tool's source and not from real output.
 
     Check manually: Replace ADDRESS with another device's address.
       hccn_tool -i 0 -mtu -g
       hccn_tool -i 0 -ping -g address ADDRESS pkt 4000
 
-    Fix: Set cluster.device_mtu in the inventory, then write it to the devices.
+    Fix: Set device_mtu under [cluster] in the inventory, then write it to the devices.
       preflight configure-device-ips
-    Or set it manually, with the planned MTU.
+    Or set the planned MTU manually.
       hccn_tool -i 0 -mtu -s size MTU
     """
     devices = list(devices_of(scribe.hosts, hccn))
@@ -122,10 +122,10 @@ def _other_than_planned(npu: DeviceScribe, mtu: Reading, planned: int) -> Iterat
 
 @cluster_check("NPU108", "Device TLS setting", products=NPU, several=False, configures=Area.ADDRESSES)
 def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: A device with TLS and a device without TLS never finish their handshake. HCCL reports a connect timeout, or
-    EI0016 in newer versions. The right value depends on the site's security rules, so preflight does not set it.
+    """Why: A device with TLS and a device without TLS cannot complete their handshake. HCCL reports a connect timeout,
+    or EI0016 in newer versions. The right value depends on the site's security rules, so preflight does not set it.
 
-    Result: FAIL for a device that differs from most others.
+    Result: FAIL if a device's setting differs from most others.
 
     Check manually:
       hccn_tool -i 0 -tls -g
@@ -182,18 +182,18 @@ def _device_list(places: Sequence[tuple[str, int]]) -> str:
     configures=Area.ADDRESSES,
 )
 def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
-    """Why: A card may fall off the bus, or a container may get fewer devices. In the job, this appears as a rank that
+    """Why: A card may fall off the bus, or a container may get too few devices. In the job, this appears as a rank that
     never connects.
 
-    Result: FAIL if hccn_tool or npu-smi lists other devices than the inventory.
+    Result: FAIL if the devices in hccn_tool or npu-smi differ from the inventory.
 
     Check manually:
       npu-smi info -l
       ls /dev/davinci*
       lspci | grep -c 'Processing accelerators'
 
-    Fix: If npu-smi lists fewer devices than lspci, a card is lost: reset the card or the host. Otherwise correct the
-    inventory.
+    Fix: If npu-smi lists fewer devices than lspci, a card is lost. In that case, reset the card or the host. Otherwise,
+    correct the inventory.
     """
     wanted = {device.index for device in scribe.host.devices}
     if not wanted:
@@ -228,8 +228,8 @@ def device_count(scribe: Here, hccn: Hccn, npu_smi: NpuSmi, device_nodes: Device
 
 @host_check("NPU110", "Device detect address status", products=NPU, configures=Area.ADDRESSES)
 def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: Each device probes its detect address all the time. Any state other than Success means that the device does
-    not reach that address. Without a detect address the state stays Init, which proves nothing.
+    """Why: Each device constantly probes its detect address. Any state other than Success means that the device cannot
+    reach that address. Without a detect address, the state stays Init, which proves nothing.
 
     Result: FAIL for the states Fault and Socket failed. WARN for other states, and for an unplanned detect address.
 
@@ -237,7 +237,7 @@ def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
       hccn_tool -i 0 -net_health -g
       hccn_tool -i 0 -netdetect -g
 
-    Fix: Write the planned detect address. For Fault, check link, switch and peer.
+    Fix: Write the planned detect address. If the state is Fault, check the link, the switch and the peer.
       preflight configure-device-ips
     """
     for device in hccn.devices:
@@ -299,16 +299,17 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
     configures=Area.ADDRESSES,
 )
 def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
-    """Why: At boot, a background script applies /etc/hccn.conf to every device and discards its messages. If that
-    fails, devices start without address or gateway.
+    """Why: At boot, a background script applies /etc/hccn.conf to every device and discards its messages. If the script
+    fails, devices start without an address or a gateway.
 
-    Result: WARN for a failed restore, never FAIL: the format is known from the tool's source, not from a capture.
+    Result: WARN if the restore failed. The check never fails, because the format is known from the tool's source and
+    not from real output.
 
     Check manually:
       hccn_tool -i 0 -cfg status
       tail /var/log/hccn_tool/hccn_config.log
 
-    Fix: Correct the fault that the log reports. Then restore the settings, as root.
+    Fix: Fix the error in the log. Then restore the settings as root.
       hccn_tool -a -cfg recovery
     """
     yield from untold(scribe, scribe.host, {device.index: device.config_status for device in hccn.devices}, unset=True)
@@ -334,8 +335,8 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
 
 @host_check("NPU113", "Device health", products=NPU, optional=("chips",), configures=Area.ADDRESSES)
 def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Finding]:
-    """Why: Alarm and Critical mean that a part of the hardware or of its firmware has failed. A job on that device
-    stops sooner or later. Warning is common on machines in use.
+    """Why: The health states Alarm and Critical mean that a part of the hardware or its firmware has failed. A job on
+    that device fails sooner or later. The state Warning is common on machines in use.
 
     Result: FAIL for Alarm and Critical. WARN for Warning.
 
@@ -343,7 +344,7 @@ def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Findi
       npu-smi info
       npu-smi info -t health -i 0 -c 0
 
-    Fix: Look up the error code. Then reset the device or call the vendor.
+    Fix: Look up the error code that this command shows. Then reset the device or contact the vendor.
       npu-smi info -t health -i 0 -c 0
     """
     reported = alarming(chips)
@@ -366,15 +367,16 @@ def health(scribe: Here, npu_smi: NpuSmi, chips: Chips | None) -> Iterator[Findi
     "NPU114", "Device processes", severity=Outcome.WARN, products=NPU, optional=("os",), configures=Area.ADDRESSES
 )
 def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: A leftover process of an earlier job holds device memory and HCCL's ports, and most products allow one
-    process per device. A running job is no fault, but the probe avoids it and addresses are not changed.
+    """Why: A leftover process of an earlier job holds device memory and HCCL ports, and most products allow one process
+    per device. A running job is not a fault, but the probe avoids its devices, and preflight does not change addresses.
 
     Result: WARN for any process on a device. Processes of this preflight run are ignored.
 
     Check manually: The second table lists the processes.
       npu-smi info
 
-    Fix: Wait for the job, or end its leftover process, with PID from the finding.
+    Fix: If the process belongs to a running job, wait for the job. If the process is a leftover, end it, with PID from
+    the finding.
       kill PID
     """
     if not npu_smi.processes_listed:

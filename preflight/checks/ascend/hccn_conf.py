@@ -69,17 +69,18 @@ class _Settings:
 @host_check("NPU104", "Device settings in /etc/hccn.conf", products=NPU, configures=Area.ADDRESSES)
 def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
     """Why: Devices lose their settings at a reboot and restore them from /etc/hccn.conf. Frameworks read the file
-    instead of the device. If the two disagree, an NPU is unreachable, now or after a reboot.
+    instead of the device. If the device and the file differ, an NPU is unreachable, now or after a reboot.
 
-    Result: FAIL for a difference, WARN if only the MTU differs. The inventory decides which of the two is right.
+    Result: FAIL if the device and the file differ, WARN if only the MTU differs. The inventory decides which of the two
+    is right.
 
     Check manually:
       hccn_tool -i 0 -ip -g
       grep _0= /etc/hccn.conf
 
-    Fix: If the file is outdated, make the settings again. This rewrites the file's lines.
+    Fix: If the file is outdated, apply the planned settings again. This also updates the file.
       preflight configure-device-ips
-    If the device is wrong, restore all settings of the file.
+    If the device is wrong, restore all settings from the file.
       preflight configure-device-ips --allow-disturbing
     Without preflight, for device 0:
       hccn_tool -i 0 -cfg recovery

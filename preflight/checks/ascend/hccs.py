@@ -22,13 +22,14 @@ def hccs(scribe: All, pings: tuple[Ping, ...]) -> Iterator[Finding]:
     """Why: The two dies of an Atlas A3 chip communicate over HCCS only. The tool hccn_tool reports "successfully" even
     if every packet of -hccs_ping was lost.
 
-    Result: WARN for lost pings and bad planes, never FAIL: the output is known from the driver's source only.
+    Result: WARN for lost pings and faulty planes. The check never fails, because the output is known only from the
+    driver's source.
 
     Check manually: Run these as root. Replace ADDRESS with the address from the first command.
       hccn_tool -i 1 -vnic -g
       hccn_tool -i 0 -hccs_ping -g address ADDRESS
 
-    Fix: Read the lanes and errors. Then reset the chip, or have it inspected.
+    Fix: Read the link's lanes and errors. Then reset the chip, or have it inspected.
       npu-smi info -t hccs -i 0 -c 0
     """
     attempts = [ping for ping in pings if ping.purpose == "hccs" and "not supported on this product" not in ping.error]

@@ -21,19 +21,20 @@ _PROBING = "the probe of this run uses the devices of the host"
 
 @host_check("NIC108", "Leftover device NIC resources", products=NPU, optional=("os",))
 def held(scribe: Here, nic: Nic, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: If the HCCP process of an earlier job remains, the next job does not start on the device (EJ0001). Normally,
-    everything is released ten seconds after a job's end. Remaining queue pairs go with their process, or with a reset.
+    """Why: If the HCCP process of an earlier job remains, the next job cannot start on the device (EJ0001). Normally, a
+    device is free ten seconds after a job ends. Remaining queue pairs disappear when their process ends or the device
+    is reset.
 
-    Result: FAIL for such a process, WARN for queue pairs. The driver's own queue pair is ignored. If npu-smi shows a
-    process on the device, NPU114 reports it. During a probe, this run's workers are ignored, and another run's workers
-    are WARN.
+    Result: FAIL if such a process remains, WARN if queue pairs remain. The driver's own queue pair is ignored. If
+    npu-smi shows a process on the device, NPU114 reports it. During a probe, the workers of this run are ignored. The
+    workers of another run are WARN.
 
     Check manually:
       hccn_tool -i 0 -process -g
       hccn_tool -i 0 -hw_stats -g
       npu-smi info
 
-    Fix: Wait ten seconds, then find the process. A reset of the device frees it.
+    Fix: Wait ten seconds, then find the process. Resetting the device also frees it.
       fuser -v /dev/davinci0
     """
     if not npu_smi.processes_listed:
@@ -88,11 +89,11 @@ def _queue_pairs(device: NicDevice) -> int:
 
 @host_check("NPU118", "Leftover device memory", severity=Outcome.WARN, products=NPU, optional=("os",))
 def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
-    """Why: A job that needs the whole memory fails with EI0011 or 507899 if another process uses a part of it. The
-    memory belongs to a process that is not visible here, or to one that has ended.
+    """Why: If another process uses part of a device's memory, a job that needs all of it fails with EI0011 or 507899.
+    The memory belongs to a process that is not visible here, or to a process that has ended.
 
-    Result: WARN if more than a tenth of the memory is in use beyond that of the processes in npu-smi. NPU114 reports
-    those processes.
+    Result: WARN if more than a tenth of the memory is in use without a process in npu-smi. NPU114 reports the processes
+    in npu-smi.
 
     Check manually: Compare HBM-Usage with the processes in the second table.
       npu-smi info
@@ -133,12 +134,14 @@ def _listed_memory(npu_smi: NpuSmi, device: int) -> int | None:
 
 @cluster_check("PRB105", "Device release after the probe", products=NPU, several=False)
 def workers_left(scribe: All, observations: tuple[Observation, ...]) -> Iterator[Finding]:
-    """Why: The driver's HCCP process remains for about ten seconds after a worker was killed. The probe waits half a
-    minute for it. A device that is still held after that fails in the next rounds and in the next job (EJ0001).
+    """Why: After a worker is killed, the driver's HCCP process remains for about ten seconds. The probe waits half a
+    minute for that process to end. If a device is still in use after that, the device fails in the next rounds and in
+    the next job (EJ0001).
 
-    Result: FAIL for such a device, because the probe alone is the cause. PRB101 reports why a worker was killed.
+    Result: FAIL if a device is still in use, because only the probe can be the cause. PRB101 reports why a worker was
+    killed.
 
-    Check manually: A free device answers "not exist".
+    Check manually: For a free device, the output is "not exist".
       hccn_tool -i 0 -process -g
       npu-smi info
 

@@ -27,16 +27,18 @@ class OpticsFault:
 
 @host_check("NIC102", "Optical module readings", products=NPU)
 def optics(scribe: Here, nic: Nic, hccn: Hccn) -> Iterator[Finding]:
-    """Why: Too little light on one of four lanes loses packets and then the link, in the middle of a job. Some drivers
-    report a module as "not present" but give all its values, and then the values count. Copper has no module to query.
+    """Why: If one of four lanes gets too little light, the port loses packets and later the link, in the middle of a
+    job. Some drivers report a module as "not present" but return all its values. In that case, the values count. Copper
+    cables have no module to query.
 
-    Result: FAIL for light below the module's own limit. WARN for too much light, for heat, and for a loss flag with
-    good values, which may be left over. If the link is down, NPU107 reports that with the module's fault as its cause.
+    Result: FAIL if the light is below the module's own limit. WARN for too much light and for overheating. Also WARN
+    for a loss flag with good values, because the flag may be outdated. If the link is down, NPU107 reports this with
+    the module's fault as its cause.
 
     Check manually:
       hccn_tool -i 0 -optical -g
 
-    Fix: Clean and reseat the fibre at both ends, then replace the module.
+    Fix: Clean and reseat the fibre at both ends. If that does not help, replace the module.
     """
     yield from untold(scribe, scribe.host, {d.index: d.optics for d in nic.devices if not _absent(d)})
     up = with_link(hccn)

@@ -14,17 +14,17 @@ SHARE, FEW = 1e-6, 10  # of packets; a link with fewer than one in a million, or
 
 @host_check("NIC109", "Device packet errors", severity=Outcome.WARN, products=NPU)
 def counters(scribe: Here, nic: Nic) -> Iterator[Finding]:
-    """Why: Packets that arrive damaged, late or not at all are sent again, and the whole collective waits for them. The
-    counters go back to the start of the driver, so the cause may be gone, and the check never fails.
+    """Why: Lost, damaged or late packets are sent again, and the whole collective waits for them. The counters start
+    when the driver is loaded, so the cause may already be fixed. Therefore, the check never fails.
 
-    Result: WARN for ten such packets or more, if they are at least one in a million. If the driver reports no totals,
+    Result: WARN if there are at least ten such packets, and at least one in a million. If the driver reports no totals,
     the number alone decides.
 
-    Check manually: Twice, with traffic in between:
+    Check manually: Run this twice, with traffic in between:
       hccn_tool -i 0 -stat -g
 
-    Fix: Clean or replace optics and cable. If packets are out of order or sent again, check PFC and congestion on the
-    switches.
+    Fix: Clean or replace the optics and the cable. If packets are out of order or sent again, check PFC and congestion
+    on the switches.
     """
     yield from untold(scribe, scribe.host, {device.index: device.packets for device in nic.devices})
     for device in nic.devices:

@@ -32,15 +32,15 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
     """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses change later, jobs
     end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout.
 
-    Result: FAIL if table and device differ. NPU101 compares the device with the inventory, and NPU104 with
-    /etc/hccn.conf.
+    Result: FAIL if the rank table and the device have different addresses. NPU101 compares the device with the
+    inventory, and NPU104 compares it with /etc/hccn.conf.
 
     Check manually: Compare the device's address with device_ip in the table. Where jobs run:
       cat "$RANK_TABLE_FILE"
     On the host:
       hccn_tool -i 0 -ip -g
 
-    Fix: Write the rank table again from the devices' addresses.
+    Fix: Regenerate the rank table from the devices' addresses.
     """
     own = _own_server(scribe, job, network)
     if own.error:
@@ -65,18 +65,18 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
 
 @host_check("NPU127", "Rank table device assignment", products=NPU, optional=("network",))
 def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterator[Finding]:
-    """Why: Two ranks on one device end with EJ0001, or compete for its port 16666 (EI0020). From Atlas A2 on, ranks may
-    share a device if the table has a device_port for each. A table of version 1.2 (Atlas A3) without super device ids
-    ends with "super_device_id is invalid".
+    """Why: Two ranks on the same device end with EJ0001, or compete for its port 16666 (EI0020). From Atlas A2 on,
+    ranks may share a device if the rank table has a device_port for each rank. If a rank table of version 1.2 (Atlas
+    A3) has no super device ids, the job ends with "super_device_id is invalid".
 
-    Result: FAIL for a table that breaks one of these rules. It also needs host_ip for jobs that retry operators
+    Result: FAIL if a rank table breaks one of these rules. The table also needs host_ip for jobs that retry operators
     (HCCL_OP_RETRY_ENABLE). It needs every device_ip for jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE).
-    Without a rank table the start script decides, and nothing can be checked.
+    Without a rank table, the start script assigns the devices, and nothing can be checked.
 
-    Check manually: Where jobs run, compare every device_id of this host's server_id.
+    Check manually: Run this where jobs run. Compare all device_id values of this host's server_id.
       cat "$RANK_TABLE_FILE"
 
-    Fix: Write the rank table again, with one rank per device. This command reads the SDIDs.
+    Fix: Regenerate the rank table with one rank per device. This command shows the SDID of a device.
       npu-smi info -t spod-info -i 0 -c 0
     """
     own = _own_server(scribe, job, network)

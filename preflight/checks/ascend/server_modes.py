@@ -23,15 +23,16 @@ _MODULE = 4  # devices of an Atlas A1 share a module by four: 0-3 and 4-7
 )
 def smp(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: Atlas A1 servers run their NPUs in SMP mode (four subnets, as HCCL expects) or in AMP mode (one subnet for
-    all). In SMP mode a device sees the ports of all four devices of its module, eth0 to eth3. In AMP mode it sees only
-    its own port.
+    all devices). In SMP mode, a device sees the ports of all four devices of its module, eth0 to eth3. In AMP mode, it
+    sees only its own port.
 
-    Result: WARN for the wrong mode, never FAIL: this rule is known from reports of users.
+    Result: WARN if the mode is wrong. The check never fails, because this rule is known from users' reports.
 
-    Check manually: The output has eth0 to eth3 in SMP mode, and one of them in AMP mode.
+    Check manually: In SMP mode, the output contains eth0 to eth3. In AMP mode, it contains only one of them.
       hccn_tool -i 0 -route -g
 
-    Fix: Set the mode in the BMC (SMP for training), or plan addresses for the present mode: four subnets, or one.
+    Fix: Set the mode in the BMC (SMP for training). Or plan addresses for the current mode: four subnets for SMP, one
+    subnet for AMP.
     """
     first = nic.devices[:1]
     yield from untold(scribe, scribe.host, {device.index: device.routes for device in first})
@@ -73,11 +74,11 @@ def _addressed(nic: Nic) -> int:
     products=frozenset({Product.ATLAS_A3}),
 )
 def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
-    """Why: In a super-pod, devices find each other by their SDID. Two devices with the same SDID receive each other's
-    packets. Servers of different super-pods reach each other only over RoCE.
+    """Why: In a super-pod, devices find each other by their SDID (super device id). Two devices with the same SDID
+    receive each other's packets. Servers in different super-pods can reach each other only over RoCE.
 
-    Result: WARN for a duplicate SDID, and for servers of different super-pods. Never FAIL: the format is known from the
-    driver's source, not from a capture.
+    Result: WARN if two devices have the same SDID, or if servers are in different super-pods. The check never fails,
+    because the format is known from the driver's source and not from real output.
 
     Check manually:
       npu-smi info -t spod-info -i 0 -c 0

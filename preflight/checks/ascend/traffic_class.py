@@ -15,10 +15,12 @@ _PRIORITIES, _CLASSES = range(8), range(0, 256, 4)
 
 @host_check("NIC107", "Device PFC and DSCP settings", severity=Outcome.WARN, products=NPU)
 def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
-    """Why: RDMA becomes very slow when packets are lost. Jobs send with priority HCCL_RDMA_SL (4) and DSCP HCCL_RDMA_TC
-    / 4 (132 / 4 = 33). The device needs PFC for that priority, and must keep that DSCP apart from unmarked traffic.
+    """Why: RDMA becomes very slow when packets are lost. Jobs send with the priority in HCCL_RDMA_SL (default 4) and
+    the DSCP HCCL_RDMA_TC / 4 (default 132 / 4 = 33). The device needs PFC for that priority, and must keep packets with
+    that DSCP apart from unmarked traffic.
 
-    Result: WARN for a deviation, never FAIL: the formats are known from the tool's source, not from a capture.
+    Result: WARN if a setting differs. The check never fails, because the formats are known from the tool's source and
+    not from real output.
 
     Check manually:
       hccn_tool -i 0 -pfc -g

@@ -18,11 +18,11 @@ _LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
 @host_check("ENV107", "Visible NPU devices", products=NPU)
 def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: ASCEND_RT_VISIBLE_DEVICES counts the devices of the process from 0. In a container with two of a host's
-    eight devices they are 0 and 1, whatever their numbers on the host. With the host's numbers, the job finds no device
-    or ends with EE1001.
+    eight devices, the numbers are 0 and 1, whatever the numbers on the host are. If the variable contains the host's
+    numbers, the job finds no device or ends with EE1001.
 
-    Result: FAIL for devices that the process does not have. WARN for numbers that do not rise, and for characters at
-    which the runtime stops reading. WARN for fewer devices than in the inventory.
+    Result: FAIL if the variable lists devices that the process does not have. WARN if the numbers are not in ascending
+    order, or if the runtime stops reading at a character. WARN if the variable lists fewer devices than the inventory.
 
     Check manually: Where jobs run:
       echo $ASCEND_RT_VISIBLE_DEVICES
@@ -79,15 +79,15 @@ def cann_is_set_up(scribe: Here, job: Job, versions: Versions | None) -> Iterato
     """Why: Without set_env.sh, the loader does not find libhccl.so, and torch_npu cannot be imported. The error message
     depends on which variable is missing. The probe needs the same environment.
 
-    Result: FAIL for a missing variable. Without probe.setup in the inventory it is WARN, because the jobs' start
-    scripts may source the file. WARN for an LD_LIBRARY_PATH without a CANN folder.
+    Result: FAIL if a variable is missing. If the inventory has no setup under [probe], this is WARN, because the jobs'
+    start scripts may source the file. WARN if LD_LIBRARY_PATH does not contain a CANN folder.
 
-    Check manually: In the jobs' environment, after probe.setup of the inventory:
+    Check manually: Run this in the jobs' environment, after the setup command under [probe] in the inventory.
       env | grep -E 'ASCEND_(HOME|OPP|TOOLKIT)|LD_LIBRARY_PATH'
 
-    Fix: Set setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] of the inventory. Before CANN 8.5, the
-    path is /usr/local/Ascend/ascend-toolkit/set_env.sh. Add the same line to the jobs' start script, or ENV lines to an
-    image.
+    Fix: Set setup = "source /usr/local/Ascend/cann/set_env.sh" under [probe] in the inventory. Before CANN 8.5, the
+    path is /usr/local/Ascend/ascend-toolkit/set_env.sh. Add the same line to the jobs' start script. In an image, set
+    the variables with ENV lines.
     """
     if not {"torch_npu", "mindspore"} & set(job.packages):
         yield scribe.skip("neither torch_npu nor MindSpore is installed where jobs run")

@@ -45,16 +45,16 @@ class JobVariables:
 
 @host_check("ENV104", "HCCL variable names and values", products=NPU)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: A value out of range ends a job at its first communicator (EI0001), after all data was loaded. A misspelt
-    name causes no error, and HCCL uses its default.
+    """Why: A value out of range ends a job when it creates its first communicator (EI0001), after all data was loaded.
+    A misspelt variable name causes no error, and HCCL uses the default.
 
-    Result: FAIL for a value out of range. WARN for a name that is close to one of HCCL's. WARN for a value above the
-    vendor's recommendation, and for a variable without effect on the product.
+    Result: FAIL for a value out of range. WARN for a name that resembles the name of an HCCL variable. WARN for a value
+    above the vendor's recommendation, and for a variable that has no effect on the product.
 
-    Check manually: In the jobs' environment, after probe.setup of the inventory:
+    Check manually: Run this in the jobs' environment, after the setup command under [probe] in the inventory.
       env | grep -E 'HCCL|TORCH_|ASCEND_'
 
-    Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
+    Fix: Apply the fix in the finding to the jobs' start script, the profile or the container's environment.
     """
     for name, value in sorted(job.variables.items()):
         slip = meant(name)
@@ -97,16 +97,16 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
 @host_check("ENV105", "HCCL variable combinations", products=NPU)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: Some variables exclude each other, and some timeouts must be longer than others. If the event timeout is
-    shorter than the timeout of HCCL's operators, it hides the message with the cause. The vendor supports only a few
-    combinations of the two switches for traffic inside a server.
+    shorter than the timeout of HCCL operators, it hides the message with the cause. The vendor supports only a few
+    combinations of the two switches for traffic within a server.
 
-    Result: FAIL for combinations that HCCL cannot use, and if the ports from HCCL_IF_BASE_PORT on exceed 65535. WARN
-    for wrong timeouts and for settings without effect.
+    Result: FAIL for combinations that HCCL cannot use. Also FAIL if the ports that start at HCCL_IF_BASE_PORT exceed
+    65535. WARN for wrong timeouts and for settings without effect.
 
     Check manually: In the jobs' environment:
       env | grep -E 'HCCL|RANK_TABLE|^CM_'
 
-    Fix: Apply the fix in the finding, in the jobs' start script, the profile or the container's environment.
+    Fix: Apply the fix in the finding to the jobs' start script, the profile or the container's environment.
     """
     variables = JobVariables(job.variables, scribe.cluster.product)
     for outcome, problem, remedy in (
@@ -211,13 +211,14 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: Ranks with different algorithms, buffers, traffic classes or NPU port ranges cannot connect, or wait in
     different operators. The error message does not mention the variable.
 
-    Result: FAIL or WARN for a difference, depending on the variable. Only HCCL_IF_IP must differ between hosts. An
-    unset variable equals its default, and two spellings of one value are equal.
+    Result: FAIL or WARN if a variable differs between hosts, depending on the variable. Only HCCL_IF_IP must differ. An
+    unset variable counts as its default, and different spellings of one value count as equal.
 
     Check manually: In the jobs' environment on every host:
       env | grep HCCL
 
-    Fix: Use the same start script, profile or image on every host. Set HCCL_IF_IP to the host's own address.
+    Fix: Use the same start script, profile or image on every host. On each host, set HCCL_IF_IP to the host's own
+    address.
     """
     for name in RULES:
         allowed = rule(name, scribe.cluster.product)
@@ -256,16 +257,16 @@ def _own_address(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
 
 @host_check("ENV109", "HCCL port variables", products=NPU, severity=Outcome.WARN)
 def inventory_ports(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: preflight reserves, frees and opens the ports in the inventory. Jobs that use other HCCL ports listen on
-    ports that were not checked.
+    """Why: preflight checks, reserves and opens the ports in the inventory. If jobs use other HCCL ports, they listen
+    on ports that were not checked.
 
-    Result: WARN for a variable that gives other ports than the inventory. Only variables that are set are compared,
-    because a start script may set others.
+    Result: WARN if a variable sets other ports than the inventory. Unset variables are not compared, because a start
+    script may set them.
 
     Check manually: In the jobs' environment:
       env | grep -E 'HCCL_IF_BASE_PORT|HCCL_HOST_SOCKET_PORT_RANGE'
 
-    Fix: Set hccl_base, hccl_count or hccl_host_range under [ports] of the inventory, or correct the variable.
+    Fix: Set hccl_base, hccl_count or hccl_host_range under [ports] in the inventory, or correct the variable.
     """
     variables = JobVariables(job.variables, scribe.cluster.product)
     ranges = variables.get("HCCL_HOST_SOCKET_PORT_RANGE")

@@ -20,9 +20,9 @@ _NAMED, _ADDED = 4, 64  # addresses that a message and a remedy name
 
 @cluster_check("HST112", "HCCL whitelist", products=NPU, several=False)
 def holds_all(scribe: All, job: Mapping[str, Job], network: Mapping[str, Network]) -> Iterator[Finding]:
-    """Why: With HCCL_WHITELIST_DISABLE=0, a rank accepts connections only from the addresses in host_ip of the file. A
-    missing address looks like a dead network: the firewall is open and pings pass, but the connection times out. The
-    address that counts is that of the NIC that HCCL chooses (HST110).
+    """Why: If HCCL_WHITELIST_DISABLE=0 is set, a rank accepts connections only from the addresses in the file's host_ip
+    list. If an address is missing, connections from it time out, although the firewall is open and pings pass. The list
+    must contain the address of the NIC that HCCL chooses (HST110).
 
     Result: FAIL for a missing address, and for a missing or invalid file.
 
@@ -30,7 +30,7 @@ def holds_all(scribe: All, job: Mapping[str, Job], network: Mapping[str, Network
       echo $HCCL_WHITELIST_DISABLE
       cat $HCCL_WHITELIST_FILE
 
-    Fix: Add the address to host_ip of the file on every host, or unset HCCL_WHITELIST_DISABLE.
+    Fix: Add the address to the file's host_ip list on every host, or unset HCCL_WHITELIST_DISABLE.
     """
     chosen = {name: choose(job[name].variables, network[name]) for name in job}
     wanted = {str(choice.address.ip): name for name, choice in chosen.items() if isinstance(choice, NicChoice)}

@@ -34,15 +34,15 @@ _CLOUD_INIT = "'manage_etc_hosts' as True"
 @host_check("ENV101", "Cluster entries in /etc/hosts", configures=Area.ENVIRONMENT)
 def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables often contain host names. Without a name server, every host needs
-    the same entries in /etc/hosts. preflight writes them between two comment lines and changes nothing else.
+    the same entries in /etc/hosts. preflight writes its entries between two comment lines and changes nothing else.
 
-    Result: FAIL if the inventory asks for entries that are missing or outdated. WARN for entries that are no longer
-    wanted, and for a file that cloud-init rewrites at every boot.
+    Result: FAIL if the inventory requires entries that are missing or outdated. WARN if entries remain that are no
+    longer required, or if cloud-init rewrites the file at every boot.
 
     Check manually:
       grep -n -A99 'BEGIN preflight' /etc/hosts
 
-    Fix: Write the entries. To remove them instead, first set hosts_file = false in [host_setup] of the inventory.
+    Fix: Write the entries. To remove them instead, first set hosts_file = false under [host_setup] in the inventory.
       preflight configure-environment
     """
     name, wanted, before = scribe.host.name, scribe.cluster.setup.hosts_file, environment.hosts or ""
@@ -76,11 +76,11 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
 
 @host_check("ENV102", "Job limits in limits.d", configures=Area.ENVIRONMENT)
 def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]:
-    """Why: RDMA locks memory, and with a memlock limit of 64 KiB every registration fails. A rank of a large job also
-    opens thousands of sockets. A login applies the limits in limits.d, but services take LimitMEMLOCK= and LimitNOFILE=
-    of their unit.
+    """Why: RDMA locks memory. With a memlock limit of 64 KiB, every memory registration fails. A rank of a large job
+    also opens thousands of sockets. Login sessions get the limits in limits.d. Services get LimitMEMLOCK= and
+    LimitNOFILE= from their unit instead.
 
-    Result: FAIL if the inventory asks for limits and the file is missing or different, or if nofile is above
+    Result: FAIL if the inventory requires limits and the file is missing or different. Also FAIL if nofile is above
     fs.nr_open. WARN if another file sets a lower limit.
 
     Check manually:
@@ -124,8 +124,8 @@ def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -
     """Why: Ranks with different HCCL ports, interfaces or timeouts hang or fail when they connect. Often, only some
     users' start scripts set such a variable. Login shells read /etc/profile.d, but containers and services do not.
 
-    Result: FAIL if the inventory asks for a profile and the file is missing or different. WARN for a profile that is no
-    longer wanted.
+    Result: FAIL if the inventory requires a profile and the file is missing or different. WARN if a profile remains
+    that is no longer required.
 
     Check manually:
       cat /etc/profile.d/preflight-hccl.sh

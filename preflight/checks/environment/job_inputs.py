@@ -12,16 +12,17 @@ from preflight.model.text import quote
 
 @cluster_check("HST113", "Requirements and data sets")
 def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    r"""Why: Ranks with different packages or a half-copied data set fail late, or train on different data without an
-    error. Files are compared by their bytes, folders by the names and sizes of the files below them.
+    r"""Why: Ranks with different packages or an incomplete copy of a data set fail late, or train on different data
+    without an error. The check compares files by their bytes. It compares folders by the names and sizes of the files
+    in them.
 
-    Result: FAIL for a difference or a missing file.
+    Result: FAIL if a file or folder is missing or differs between hosts.
 
     Check manually: Run these where jobs run. Replace FILE or FOLDER with the path in the finding.
       sha256sum FILE
       find FOLDER -type f -printf '%P %s\n' | sort | sha256sum
 
-    Fix: Copy the file or folder again from one host. Replace HOST and FOLDER.
+    Fix: Copy the file or folder again from one host. Replace HOST and FOLDER in the command.
       rsync -a --checksum HOST:FOLDER/ FOLDER/
     """
     for path in (*scribe.cluster.job.requirements, *scribe.cluster.job.datasets):
@@ -89,17 +90,18 @@ _ALIAS = {"nfs4": "nfs"}  # the version that a client and its server agree on
 @cluster_check("HST120", "Project and Python file systems", several=False)
 def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: The launcher starts the same command in the same folder on every host. If a mount is missing, the job ends
-    with "cd: No such file or directory". With another mount, or a folder below it on the host's own disk, the ranks run
-    old code.
+    with "cd: No such file or directory". If a host has a different mount, or a folder on its own disk instead, its
+    ranks run old code.
 
-    Result: FAIL for an unusable folder or another file system. WARN if the jobs' Python is on another file system.
-    Copies on all hosts' own disks pass.
+    Result: FAIL if the folder is unusable, or is on a different file system than on other hosts. WARN if the jobs'
+    Python is on a different file system. Copies on the local disks of all hosts pass.
 
     Check manually: Run these where jobs run. Replace FOLDER with the folder in the finding.
       findmnt -T FOLDER
       ls FOLDER
 
-    Fix: Mount the same file system on every host, also at boot (a line in /etc/fstab, or the automounter's map).
+    Fix: Mount the same file system on every host. Also mount it at boot, with a line in /etc/fstab or in the
+    automounter's map.
     """
     wanted = scribe.cluster.job.project
     filesystems: dict[str, str] = {}
@@ -154,16 +156,17 @@ def _filesystem(folder: SeenFolder) -> str:
 
 @host_check("HST121", "Python imports of the job")
 def imports(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: A package may be installed for another Python, or only on the other hosts. The ranks of one host then end
-    with ModuleNotFoundError, and the others wait for them.
+    """Why: A package may be installed for another Python, or only on the other hosts. The ranks on one host then end
+    with ModuleNotFoundError, and all other ranks wait for them.
 
-    Result: FAIL for a missing package. Like an import, the check searches the project's folder first. It uses the jobs'
-    Python, probe.setup and exec, and imports nothing.
+    Result: FAIL if a package is missing. Like an import, the check searches the project folder first. It uses the jobs'
+    Python, and setup and exec under [probe] in the inventory. It does not import anything.
 
-    Check manually: Where jobs run, for the package in the finding, here torch:
+    Check manually: Run this where jobs run, with the package in the finding (here torch):
       python3 -c 'import importlib.util as u; print(u.find_spec("torch"))'
 
-    Fix: Install the package there, here torch. Or correct probe.python, setup and exec if jobs have another Python.
+    Fix: Install the package (here torch) for the jobs' Python. If jobs use another Python, correct python, setup and
+    exec under [probe] in the inventory.
       python3 -m pip install torch
     """
     missing = [name for name in scribe.cluster.job.imports if not job.imports.get(name)]

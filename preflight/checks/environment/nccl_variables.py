@@ -34,18 +34,18 @@ NVIDIA = frozenset({Product.NVIDIA})
 
 @host_check("ENV113", "NCCL variable names and values", severity=Outcome.WARN, products=NVIDIA)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: NCCL does not report a value that it cannot use. It reads the digits of a number, so NCCL_IB_DISABLE=true
-    disables nothing. A log or flight recorder with a missing folder is not written, and this shows only when it is
-    needed.
+    """Why: NCCL does not report a value that it cannot use. It reads only the digits of a number, so
+    NCCL_IB_DISABLE=true disables nothing. If the folder of a log or flight recorder is missing, the file is not
+    written. This shows only when the file is needed.
 
-    Result: WARN for a value that NCCL cannot use, a missing folder, and a name from another release of torch. In
-    nccl.conf, also WARN for a blank around =, the word export and a Windows line end.
+    Result: WARN for a value that NCCL cannot use, for a missing folder, and for a variable name from another PyTorch
+    release. In nccl.conf, also WARN for a space around =, the word export and a Windows line ending.
 
     Check manually: Where jobs run:
       env | grep NCCL
       cat -A /etc/nccl.conf ~/.nccl.conf
 
-    Fix: Apply the fix in the finding, in the jobs' start script, the image or the file.
+    Fix: Apply the fix in the finding to the jobs' start script, the image or the file.
     """
     for problem, remedy in (*_unusable_values(job), *_ignored_settings(job), *_unusable_files(job), *_old_names(job)):
         yield scribe.bad(f"{scribe.host.name}: {problem}", remedy=remedy)
@@ -124,9 +124,9 @@ def _old_names(job: Job) -> Iterator[tuple[str, str]]:
 
 @host_check("ENV114", "NCCL and PyTorch variable combinations", products=NVIDIA)
 def together(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: Settings may be valid alone and impossible together: NCCL_NET=IB with NCCL_IB_DISABLE=1 leaves no network. A
-    GPU that is listed twice in CUDA_VISIBLE_DEVICES is one GPU for two ranks. TORCH_NCCL_BLOCKING_WAIT turns off the
-    watchdog that ends a job with a hung collective.
+    """Why: Settings may be valid alone and conflict with each other. For example, NCCL_NET=IB and NCCL_IB_DISABLE=1
+    together leave no network. If CUDA_VISIBLE_DEVICES lists a GPU twice, two ranks use the same GPU.
+    TORCH_NCCL_BLOCKING_WAIT turns off the watchdog that ends a job with a hung collective.
 
     Result: FAIL if no network is left or a GPU is listed twice. WARN if the watchdog is off, or if a flight recorder
     has no buffer.
@@ -134,7 +134,7 @@ def together(scribe: Here, job: Job) -> Iterator[Finding]:
     Check manually: Where jobs run:
       env | grep -E 'NCCL|CUDA_VISIBLE'
 
-    Fix: Apply the fix in the finding, in the jobs' start script or the image.
+    Fix: Apply the fix in the finding to the jobs' start script or the image.
     """
     for outcome, problem, remedy in (*_conflicts(job), *_watchdog(job)):
         yield scribe.finding(outcome, f"{scribe.host.name}: {problem}", host=scribe.host.name, remedy=remedy)
@@ -166,10 +166,12 @@ def _conflicts(job: Job) -> Iterator[Problem]:
 @host_check("ENV115", "Leftover NCCL debugging variables", severity=Outcome.WARN, products=NVIDIA)
 def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: A setting that made one job run can slow down all later jobs. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep
-    NCCL from using RDMA. NCCL_P2P_DISABLE and NCCL_SHM_DISABLE send data between GPUs of one host through its NIC.
-    NCCL_COMM_ID gives every communicator the same port, so a second one finds it in use.
+    NCCL from using RDMA. With NCCL_P2P_DISABLE or NCCL_SHM_DISABLE, data between GPUs on the same host passes through
+    the host's NIC. NCCL_COMM_ID gives every communicator the same port, so the second communicator finds the port in
+    use.
 
-    Result: WARN for each of these. FAIL if RDMA is disabled and probe.transport of the inventory is ib.
+    Result: WARN if such a variable is set. FAIL if RDMA is disabled and the inventory has transport = "ib" under
+    [probe].
 
     Check manually: Where jobs run:
       env | grep -E 'NCCL_(IB_DISABLE|NET|COMM_ID|P2P|SHM)'
@@ -212,12 +214,13 @@ def _sockets(scribe: Here, job: Job, name: str) -> Iterator[Finding]:
 
 @host_check("ENV116", "NCCL access to RDMA devices", products=NVIDIA)
 def devices(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: If NCCL finds no RDMA device, it uses sockets and reports that only in its log. The job then runs ten times
+    """Why: If NCCL finds no RDMA device, it uses sockets and reports this only in its log. The job then runs ten times
     slower. A container shows the host's devices in /sys even without /dev/infiniband or libibverbs.
 
-    Result: FAIL if NCCL_IB_HCA matches no device, WARN if it matches more than intended. The variable is a list of
-    prefixes: mlx5_1 also matches mlx5_10, = means whole names, ^ excludes. WARN if /dev/infiniband or libibverbs is
-    missing. With probe.transport ib in the inventory, that is FAIL, and so is a host without RDMA devices.
+    Result: FAIL if NCCL_IB_HCA matches no device, WARN if it matches more devices than intended. The variable is a list
+    of prefixes, so mlx5_1 also matches mlx5_10. A leading = selects exact names, and a leading ^ excludes names. WARN
+    if /dev/infiniband or libibverbs is missing. If the inventory has transport = "ib" under [probe], this is FAIL. A
+    host without RDMA devices is then also FAIL.
 
     Check manually: Where jobs run:
       ls /sys/class/infiniband /dev/infiniband
@@ -280,11 +283,12 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
 
 @cluster_check("ENV117", "NCCL variables across hosts", products=NVIDIA)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with another network, algorithm, protocol or buffer wait for each other, or fail with a misleading
-    message. With different timeouts, they give up at different times. One manually edited /etc/nccl.conf is enough.
+    """Why: Ranks with a different network, algorithm, protocol or buffer size wait for each other, or fail with a
+    misleading message. Ranks with different timeouts stop waiting at different times. One manually edited
+    /etc/nccl.conf is enough to cause this.
 
-    Result: FAIL or WARN for a difference, depending on the variable. Interfaces, RDMA devices, logs, files and folders
-    may differ.
+    Result: FAIL or WARN if a variable differs between hosts, depending on the variable. Interfaces, RDMA devices, logs,
+    files and folders may differ.
 
     Check manually: In the jobs' environment on every host:
       env | grep NCCL

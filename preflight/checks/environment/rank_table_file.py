@@ -15,13 +15,13 @@ _VARIABLE = "RANK_TABLE_FILE"
 
 @cluster_check("ENV108", "Rank table file", products=NPU, several=False)
 def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: HCCL's guide requires an absolute path that is not a link (EI0004). HCCL compares a checksum of the table
-    between ranks. If the file is missing, torch_npu falls back to negotiation. It then waits for ranks of other hosts
-    that use the table.
+    """Why: The HCCL guide requires an absolute path that is not a symbolic link (EI0004). HCCL compares a checksum of
+    the table between ranks. If the file is missing on a host, torch_npu falls back to negotiation there. It then waits
+    for ranks on other hosts that use the table.
 
     Result: FAIL for a relative path, for a missing or incomplete file, and for tables that differ between hosts. WARN
-    for a link to a complete table, because Kubernetes mounts a ConfigMap through links. This check covers the file, not
-    its lines.
+    for a symbolic link to a complete table, because Kubernetes mounts a ConfigMap through links. This check covers the
+    file, not the entries in it.
 
     Check manually: Where jobs run:
       ls -l "$RANK_TABLE_FILE"

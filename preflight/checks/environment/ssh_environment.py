@@ -14,17 +14,17 @@ _NOT_READ = "~/.bashrc returns early in non-interactive shells, or only a login 
 
 @cluster_check("HST122", "MPI launcher version", several=False)
 def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
-    """Why: Over ssh, mpirun starts its daemon (orted, prted) on every host by PATH. That shell is neither a login shell
-    nor interactive. If the daemon is missing there, the job ends with "orted: command not found". With another version,
-    the job hangs, or ends in the middle of MPI_Init.
+    """Why: Over ssh, mpirun starts its daemon (orted or prted) on every host and finds it through PATH. The shell on
+    the host is neither a login shell nor interactive. If the daemon is not on that PATH, the job ends with "orted:
+    command not found". If the daemon has another version, the job hangs or ends in the middle of MPI_Init.
 
-    Result: FAIL for a missing mpirun or another version. WARN for the same version in another folder.
+    Result: FAIL if mpirun is missing or has a different version. WARN if the same version is in a different folder.
 
-    Check manually: Replace HOST with the host's name. The quotes avoid a login shell.
+    Check manually: Replace HOST with the host's name. The quotes make sure that no login shell is used.
       ssh HOST 'command -v mpirun; mpirun --version'
 
-    Fix: Install it in the same place on every host. Set PATH and LD_LIBRARY_PATH above the line in ~/.bashrc that
-    returns for non-interactive shells, or use mpirun --prefix.
+    Fix: Install the same MPI in the same folder on every host. In ~/.bashrc, set PATH and LD_LIBRARY_PATH above the
+    line that returns for non-interactive shells. Or use mpirun --prefix.
     """
     if scribe.cluster.job.launcher != "mpirun":
         yield scribe.skip("the inventory's launcher is not mpirun")
@@ -75,20 +75,21 @@ def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterato
 
 @host_check("ENV112", "Environment of ssh commands", severity=Outcome.WARN)
 def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
-    """Why: A command that works in a terminal may fail from the launcher. For a command, sshd starts a shell that reads
-    no profile. The shell reads ~/.bashrc, which often returns in its first lines if the shell is not interactive.
+    """Why: A command that works in a terminal may fail when a launcher runs it. For a remote command, sshd starts a
+    shell that does not read a profile. The shell reads ~/.bashrc, which often returns in its first lines if the shell
+    is not interactive.
 
-    Result: WARN if a login and an ssh command differ in the programs on PATH, in LD_LIBRARY_PATH or in variables. The
-    variables are those of CANN, HCCL, NCCL, CUDA, gloo and Open MPI. Variables that the launcher passes on (mpirun -x,
-    .deepspeed_env) are not visible here.
+    Result: WARN if the environment of a login differs from that of an ssh command. The check compares the programs on
+    PATH, LD_LIBRARY_PATH, and the variables of CANN, HCCL, NCCL, CUDA, gloo and Open MPI. It cannot see variables that
+    the launcher passes on (mpirun -x, .deepspeed_env).
 
     Check manually: Replace HOST with the host's name.
       ssh HOST env | sort
     In a login on that host:
       env | sort
 
-    Fix: Set the variable above the line in ~/.bashrc that returns. /etc/environment and the launcher's command line
-    work, too.
+    Fix: In ~/.bashrc, set the variable above the line that returns for non-interactive shells. Or set it in
+    /etc/environment or on the launcher's command line.
     """
     if shells.login is None:
         yield scribe.unknown(f"{scribe.host.name}: a login shell of {shells.user} could not be checked: {shells.error}")

@@ -86,12 +86,12 @@ def _file_change(scribe: Here, file: BootFile) -> Change | None:
 def follows_policy(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: A firewall that drops the cluster's ports causes no error. Every rank waits for its connect timeout, and the
-    message points to a healthy peer. Many manuals switch the firewall off, but opening the ports for the cluster's own
-    networks is enough.
+    """Why: A firewall that drops packets to the cluster's ports causes no immediate error. Every rank waits until its
+    connect timeout, and the error message points to a healthy peer. Many manuals recommend switching the firewall off.
+    It is enough to open the ports for the cluster's own networks.
 
-    Result: FAIL for a closed port. Every active firewall is checked, because a packet has to pass them all. If a rule
-    cannot be evaluated, observed connections from the network of that rule decide.
+    Result: FAIL if a job port is blocked. Every active firewall is checked, because a packet has to pass all of them.
+    If preflight cannot evaluate a rule, observed connections from the network in that rule decide.
 
     Check manually:
       nft list ruleset
@@ -99,8 +99,8 @@ def follows_policy(
       firewall-cmd --list-all
       iptables -S INPUT
 
-    Fix: Open the ports. The default is policy = "allow" under [firewall] in the inventory. preflight switches the
-    firewall off only with policy = "off" there.
+    Fix: Open the ports. With policy = "allow" under [firewall] in the inventory, which is the default, preflight opens
+    them. With policy = "off", preflight switches the firewall off.
       preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)
@@ -219,14 +219,15 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 def after_reboot(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: Rules that were set at run time are gone after a reboot, and the cluster then fails without any change. Each
-    firewall restores its rules from other files. preflight adds its rules to those files.
+    """Why: Firewall rules that were set at run time are lost at a reboot. The cluster then fails although its
+    configuration did not change. Each firewall restores its rules from its own files, and preflight adds its rules to
+    these files.
 
-    Result: FAIL if such a file lacks the rules. WARN if no file restores them. The rules are in ufw's own files, in
-    /etc/preflight/*.nft for nftables, and in the zone's file for firewalld. For iptables, they are in the file that
-    netfilter-persistent or iptables-services loads.
+    Result: FAIL if such a file does not contain the rules. WARN if no file restores the rules. The rules are in ufw's
+    own files, in /etc/preflight/*.nft for nftables, and in the zone's file for firewalld. For iptables, they are in the
+    file that netfilter-persistent or iptables-services loads.
 
-    Check manually: /etc/nftables.conf includes preflight's file in its last line.
+    Check manually: The last line of /etc/nftables.conf includes preflight's file.
       tail -1 /etc/nftables.conf
       cat /etc/preflight/nftables.nft
       firewall-cmd --permanent --list-rich-rules
@@ -298,9 +299,9 @@ def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
 def no_leftovers(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
-    """Why: If networks or ports change in the inventory, the old rules still open ports that are no longer needed.
+    """Why: After networks or ports change in the inventory, the old rules still open ports that are no longer needed.
 
-    Result: WARN if preflight's rules differ from those that the inventory asks for.
+    Result: WARN if preflight's rules differ from the rules that the inventory requires.
 
     Check manually:
       nft list ruleset | grep preflight
@@ -356,15 +357,15 @@ def connections_come_through(
     network: Mapping[str, Network | None],
     sysctl: Mapping[str, Sysctl | None],
 ) -> Iterator[Finding]:
-    """Why: The firewall may be open on every host, and the job's connections still fail. Typical causes are a security
-    group of the cloud, an ACL of a switch, and the sender's own output chain. So every host tries some of the job's
-    ports on the next one.
+    """Why: A job's connections may fail although the firewall on every host is open. Typical causes are a cloud
+    security group, a switch ACL and the sender's own output rules. Therefore, every host tries some of the job ports on
+    the next host.
 
-    Result: FAIL for a lost connection. A connection passes if it is accepted, or refused because no process listens
-    there. If the host's own firewall is the cause, FWL101 reports it instead.
+    Result: FAIL if a connection is lost. A connection passes if it is accepted. It also passes if it is refused because
+    no process listens on the port. If the host's own firewall is the cause, FWL101 reports it instead.
 
-    Check manually: Replace ADDRESS with another host's address. "refused" is fine. "timed out" and "no route to host"
-    are not.
+    Check manually: Replace ADDRESS with another host's address. The answer "refused" is fine. The answers "timed out"
+    and "no route to host" show a fault.
       nc -vz -w 2 ADDRESS 29500
 
     Fix: Check the network between the hosts. Then check the sender's output rules.

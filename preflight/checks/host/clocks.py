@@ -12,10 +12,10 @@ CLOCK_WARN, CLOCK_FAIL = 0.5, 5.0  # seconds between two hosts
 
 @cluster_check("HST102", "Clock synchronization")
 def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
-    """Why: Logs of a failed job are ordered by time. Certificates, tokens and shared file systems refuse clocks that
-    are far apart.
+    """Why: You can only put the logs of a failed job in order if the clocks agree. Certificates, tokens and shared file
+    systems fail if clocks are far apart.
 
-    Result: WARN for a difference of half a second between hosts, FAIL for five seconds.
+    Result: WARN if the clocks of two hosts differ by half a second, FAIL if they differ by five seconds.
 
     Check manually: On both hosts:
       chronyc tracking

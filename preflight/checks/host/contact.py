@@ -11,15 +11,17 @@ from preflight.model.text import quote
 
 @host_check("HST101", "Host reachability")
 def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Finding]:
-    """Why: An unreachable host cannot be checked, and a job that includes it waits for its connect timeout.
+    """Why: preflight cannot check an unreachable host. A job that includes the host waits until its connect timeout.
 
-    Result: FAIL if ssh or python3 does not work. WARN if the login shell or python3 prints text before the answer.
+    Result: FAIL if ssh or python3 does not work. WARN if the login shell or python3 prints text before preflight's
+    output.
 
     Check manually: Replace HOST with the host's name.
       ssh -o BatchMode=yes HOST python3 --version
 
-    Fix: Apply the fix in the finding. Each cause (name, refused, timeout, host key, authentication, python3) has a
-    separate one. If python3 gives no answer, make it run programs without printing anything else.
+    Fix: Apply the fix in the finding. The fix depends on the cause: name, refused connection, timeout, host key,
+    authentication or python3. If python3 does not answer, make sure that it runs programs without printing anything
+    else.
     """
     if isinstance(contact, HostFacts):
         yield from _python_answers(scribe, contact)
@@ -50,15 +52,15 @@ def _python_answers(scribe: Here, facts: HostFacts) -> Iterator[Finding]:
 @host_check("HST107", "Root access through sudo")
 def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
     """Why: Only root can see firewall rules, device settings and other users' processes. If sudo refuses, preflight
-    checks the host as the login user. Checks that need root then report UNKNOWN, and nothing can be changed.
+    checks the host as the login user. Checks that need root then report UNKNOWN, and preflight cannot change anything.
 
     Result: FAIL if sudo refuses.
 
-    Check manually: Replace HOST with the host's name. The answer has to be 0, without a prompt.
+    Check manually: Replace HOST with the host's name. The command must print 0 and must not show a prompt.
       ssh HOST sudo -n id -u
 
-    Fix: Apply the fix in the finding. With -K (--ask-sudo-password), preflight asks for sudo's password once. Without
-    any rights on the host, set sudo = false under [ssh].
+    Fix: Apply the fix in the finding. With -K (--ask-sudo-password), preflight asks for the sudo password once. If you
+    have no sudo rights on the host, set sudo = false under [ssh] in the inventory.
     """
     if os.refused:
         yield scribe.bad(

@@ -18,9 +18,9 @@ SHM_ENOUGH = 1 << 30
 
 @host_check("HST109", "Device file permissions", products=NPU)
 def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Iterator[Finding]:
-    """Why: The files /dev/davinciN belong to the user HwHiAiUser and are closed to users outside its group. Other users
-    get 507033, "ret is -8005", or no devices. So does root without the capability to bypass permissions. The group's
-    number counts, not its name, and in an image it often differs.
+    """Why: The files /dev/davinciN belong to the user HwHiAiUser, and users outside its group cannot open them. Jobs of
+    other users get 507033, "ret is -8005", or no devices. The same happens to root without the capability to bypass
+    permissions. The kernel compares the group's number, not its name, and an image often has a different number.
 
     Result: FAIL if the jobs' user may not open a device file.
 
@@ -28,8 +28,8 @@ def may_open_devices(scribe: Here, device_nodes: DeviceNodes, job: Job) -> Itera
       ls -ln /dev/davinci*
       id
 
-    Fix: Add the jobs' user, here USER, to the group and log in again. For a container, use docker's --group-add with
-    the group's number, or --cap-add DAC_OVERRIDE. If the files are closed to their own group, reinstall the driver.
+    Fix: Add the jobs' user (USER) to the group, then log in again. For a container, use docker's --group-add with the
+    group's number, or --cap-add DAC_OVERRIDE. If the group itself has no access to the files, reinstall the driver.
       usermod -aG HwHiAiUser USER
     """
     if not device_nodes.nodes:
@@ -85,17 +85,17 @@ def _may_open(node: DeviceNode, job: Job) -> bool:
 @host_check("HST111", "NPU driver files", products=NPU, optional=("device_nodes",))
 def driver_files(scribe: Here, job: Job, device_nodes: DeviceNodes | None) -> Iterator[Finding]:
     """Why: A container may have the device files without the driver's libraries and files. Then npu-smi reports "ret is
-    -8020", and the runtime finds no devices. Docker creates an empty folder if a file did not exist when it was
-    mounted.
+    -8020", and the runtime finds no devices. If a mounted file does not exist on the host, docker creates an empty
+    folder instead.
 
-    Result: FAIL for a missing file or such a folder. WARN if a container lacks /etc/hccn.conf, because only tools that
-    write rank tables need it.
+    Result: FAIL if a file is missing or is such an empty folder. WARN if a container does not have /etc/hccn.conf,
+    because only tools that write rank tables need that file.
 
     Check manually: Where jobs run:
       ls -ld /usr/local/dcmi /etc/ascend_install.info /etc/hccn.conf
       ls -ld /usr/local/Ascend/driver/lib64
 
-    Fix: Mount each path with docker run -v, or use the vendor's container runtime, which mounts them.
+    Fix: Mount each path with docker run -v, or use the vendor's container runtime, which mounts all of them.
     """
     install = device_nodes.install.value if device_nodes else None
     paths = npu_files(install.path) if install and install.path else NPU_FILES
@@ -156,8 +156,9 @@ def _job_location(job: Job) -> str:
 
 @host_check("HST115", "Shared memory size", severity=Outcome.WARN)
 def shared_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: The processes of a data loader pass tensors in /dev/shm. Docker gives a container 64 MiB. The first batch
-    that does not fit ends a loader with "Bus error", at once or hours into the job.
+    """Why: The processes of a data loader exchange tensors through /dev/shm. Docker gives a container 64 MiB of it by
+    default. The first batch that does not fit ends a loader process with "Bus error", immediately or hours into the
+    job.
 
     Result: WARN if /dev/shm has less than 1 GiB, in total or free.
 

@@ -13,12 +13,12 @@ OPEN_FILES = 65535  # open files of one rank
 
 @host_check("HST106", "Open-file limit", severity=Outcome.WARN)
 def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: A rank holds a socket for every peer and channel, and data loaders hold files. The first rank of a large job
-    to run out fails while it connects, with "Too many open files".
+    """Why: A rank opens a socket for every peer and channel, and data loaders keep files open. In a large job, a rank
+    that reaches the limit fails while it connects, with "Too many open files".
 
     Result: WARN if the soft limit is below 65535.
 
-    Check manually: As the job starts, through sshd, the scheduler or the container:
+    Check manually: Run this in the way that jobs start: through sshd, the scheduler or the container.
       ulimit -Sn
       ulimit -Hn
 
@@ -42,16 +42,16 @@ def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
 
 @host_check("HST133", "Stack size limit", severity=Outcome.WARN, products=frozenset({Product.NVIDIA}))
 def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: If the stack is unlimited, glibc gives threads 2 MiB instead of the limit, which is usually 8 MiB. NCCL's
-    search for rings can overflow 2 MiB, and the job ends with a segmentation fault in libnccl.
+    """Why: If the stack size is unlimited, glibc gives threads a stack of 2 MiB instead of the limit, which is usually
+    8 MiB. NCCL's ring search can overflow 2 MiB, and the job then ends with a segmentation fault in libnccl.
 
-    Result: WARN for an unlimited stack.
+    Result: WARN if the stack size is unlimited.
 
-    Check manually: As the job starts, through sshd, the scheduler or the container:
+    Check manually: Run this in the way that jobs start: through sshd, the scheduler or the container.
       ulimit -s
 
-    Fix: Set a limit in the job's script. Do not set an unlimited stack in /etc/security/limits.d, or with LimitSTACK in
-    units.
+    Fix: Set a limit in the job's script. Do not set an unlimited stack size in /etc/security/limits.d, or with
+    LimitSTACK in a systemd unit.
       ulimit -s 8192
     """
     if limits.stack_soft == -1:
@@ -66,18 +66,18 @@ def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
 
 @host_check("HST134", "System-wide open-file limit", severity=Outcome.WARN)
 def file_table(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: The limit fs.file-max applies to the open files of all processes together. When it is reached, no process
-    can open anything ("Too many open files in system"). The kernel logs "VFS: file-max limit reached". Every rank may
-    need 65535 files.
+    """Why: The fs.file-max limit applies to all processes on the host together. When the limit is reached, no process
+    can open another file ("Too many open files in system"). The kernel logs "VFS: file-max limit reached". Every rank
+    may need 65535 files.
 
-    Result: WARN if fewer files are free than the host's ranks may need.
+    Result: WARN if the host's ranks may need more files than the limit leaves free.
 
-    Check manually: The three numbers are the open, the free and the maximum number of files.
+    Check manually: The three numbers are the open files, the free file handles and the maximum.
       cat /proc/sys/fs/file-nr
 
-    Fix: Write the kernel's own default to a file in /etc/sysctl.d.
+    Fix: Write the kernel's default to a file in /etc/sysctl.d.
       fs.file-max = 9223372036854775807
-    Then load it.
+    Then load the file.
       sysctl --system
     """
     wanted = OPEN_FILES * max(1, len(scribe.host.devices))

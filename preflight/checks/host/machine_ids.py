@@ -9,17 +9,17 @@ from preflight.model.finding import Finding
 
 @cluster_check("HST108", "Host identity")
 def own_machine(scribe: All, os: Mapping[str, Os]) -> Iterator[Finding]:
-    """Why: A machine with two names in the inventory is configured twice, at the same time. A job that uses both names
-    has half of the devices that it expects. Machines that were copied from one image share their machine id.
+    """Why: If a machine has two names in the inventory, preflight configures it twice at the same time. A job that uses
+    both names has half of the devices that it expects. Machines that were cloned from one image share a machine id.
 
-    Result: FAIL for one machine with two names. WARN for copies: preflight tells them apart by name, but DHCP and
-    journald do not.
+    Result: FAIL if one machine has two names. WARN if machines are clones. preflight tells clones apart by name, but
+    DHCP and journald do not.
 
     Check manually: On both hosts:
       cat /etc/machine-id
       hostname
 
-    Fix: Remove one of the names from the inventory. On copies, make a new machine id.
+    Fix: Remove one of the names from the inventory. On clones, create a new machine id.
       rm /etc/machine-id && systemd-machine-id-setup
     """
     first: dict[str, str] = {}  # machine id → the host that has it

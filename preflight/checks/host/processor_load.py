@@ -14,18 +14,18 @@ FAIL = 0.9  # below 1, as the measurement itself uses some of the processors
 
 @host_check("HST116", "Host processor load", optional=("npu_smi", "os"))
 def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None) -> Iterator[Finding]:
-    """Why: A host may be busy with other work, such as a leftover job, a build or a scan. Its rank then launches
-    kernels and reads data late. All other ranks wait for it, although all devices and links are healthy.
+    """Why: A host may be busy with other work, such as a leftover job, a build or a scan. Its ranks then launch kernels
+    and read data late. All other ranks wait for them, although all devices and links are healthy.
 
-    Result: WARN if the processes that run or wait need half of the processors, FAIL if they need all. They are counted
-    for 0.3 s, or for 1.5 s if there are many. If a job runs or may run, its processes count too: all is then WARN, and
-    half is SKIP.
+    Result: WARN if running and waiting processes need half of the processors, FAIL if they need all processors. The
+    processes are counted for 0.3 s, or for 1.5 s if there are many. The processes of a job count, too. If a job runs or
+    may run, the result is WARN instead of FAIL, and SKIP instead of WARN.
 
-    Check manually: The second file holds the limit of a container.
+    Check manually: The file contains the processor limit of a container.
       top
       cat /sys/fs/cgroup/cpu.max
 
-    Fix: End leftover processes, let them finish, or take the host out of jobs.
+    Fix: End leftover processes, wait until they finish, or exclude the host from jobs.
     """
     share, name = load.wanted / load.available, scribe.host.name
     if share < WARN:

@@ -21,9 +21,11 @@ _ATLAS = 'product = "atlas-a1", "atlas-a2" or "atlas-a3" (npu-smi info shows the
 @cluster_check("HST135", "Accelerator vendor", products=NPU | GPU, several=False, optional=("accelerators",))
 def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterator[Finding]:
     """Why: The product determines which facts are collected, which checks run, and which ports and addresses are
-    planned. With the product of another vendor, most checks find nothing to check, and the configuration is useless.
+    planned. With the wrong vendor's product, most checks have nothing to check, and the planned configuration is
+    useless.
 
-    Result: FAIL if the accelerators are of another vendor than the product. NPU126 reports NPUs of another generation.
+    Result: FAIL if the accelerators are from a different vendor than the inventory's product. NPU126 reports NPUs of a
+    different generation.
 
     Check manually:
       ls /dev/davinci* /dev/nvidia*
@@ -32,7 +34,7 @@ def kind(scribe: All, accelerators: Mapping[str, Accelerators | None]) -> Iterat
       npu-smi info
       nvidia-smi -L
 
-    Fix: Set product under [cluster] of the inventory. Use a separate inventory for hosts of another kind.
+    Fix: Set product under [cluster] in the inventory. Use a separate inventory for hosts with other accelerators.
     """
     product = scribe.cluster.product
     hosts: dict[tuple[str, str], list[str]] = defaultdict(list)  # (accelerators, line for the inventory) → hosts

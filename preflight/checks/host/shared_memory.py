@@ -17,16 +17,16 @@ _EVERYBODY, _STICKY = 0o777, 0o1000
 
 @host_check("HST130", "Shared memory cleanup at logout", severity=Outcome.WARN)
 def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
-    """Why: RemoveIPC=yes is the default of Debian and Ubuntu: systemd-logind removes a user's files in /dev/shm when
-    the user's last session ends. Jobs that ssh or mpirun starts, or that continue in the background, then lose their
-    own files. The error is "unlink shared memory /dev/shm/nccl-… failed, error: No such file or directory".
+    """Why: RemoveIPC=yes is the default on Debian and Ubuntu. With this setting, systemd-logind removes a user's files
+    in /dev/shm when the user's last session ends. Jobs that ssh or mpirun starts, and background jobs, then lose their
+    files. The error is "unlink shared memory /dev/shm/nccl-… failed, error: No such file or directory".
 
-    Result: WARN for such jobs. Jobs of root, system users and slurmd are not affected.
+    Result: WARN if the setting affects the jobs. Jobs of root, system users and slurmd are not affected.
 
     Check manually:
       systemd-analyze cat-config systemd/logind.conf | grep RemoveIPC
 
-    Fix: Set RemoveIPC=no under [Login] in a file of /etc/systemd/logind.conf.d, then restart the service.
+    Fix: Set RemoveIPC=no under [Login] in a file in /etc/systemd/logind.conf.d, then restart the service.
       systemctl restart systemd-logind
     """
     by_a_scheduler = scribe.cluster.job.launcher == "srun" or job.contained
@@ -43,16 +43,17 @@ def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
 
 @host_check("HST131", "Shared memory permissions")
 def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
-    """Why: The processes of a host exchange data in /dev/shm. After a remount or in an image, its mode may differ from
-    1777. Users' jobs then end with "Call to shm_open failed : Permission denied", and root's jobs do not. Without the
-    sticky bit, any user can remove a job's files.
+    """Why: The processes on a host exchange data through /dev/shm. After a remount, or in an image, the mode of
+    /dev/shm may differ from 1777. Users' jobs then end with "Call to shm_open failed : Permission denied", but root's
+    jobs do not. Without the sticky bit, any user can remove a job's files.
 
-    Result: FAIL if not every user may write to /dev/shm (WARN if jobs run as root). WARN for a missing sticky bit.
+    Result: FAIL if some users cannot write to /dev/shm. If jobs run as root, this is WARN. Also WARN if the sticky bit
+    is missing.
 
     Check manually: Where jobs run:
       stat -c %a /dev/shm
 
-    Fix: Set the mode, and add mode=1777 to its line in /etc/fstab.
+    Fix: Set the mode, and add mode=1777 to the /dev/shm line in /etc/fstab.
       chmod 1777 /dev/shm
     """
     mode = limits.shm.mode if limits.shm else _EVERYBODY | _STICKY
@@ -69,16 +70,16 @@ def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
 
 @host_check("HST132", "Leftover shared memory files", severity=Outcome.WARN, products=NVIDIA)
 def left_in_memory(scribe: Here, limits: Limits) -> Iterator[Finding]:
-    """Why: A job that was killed leaves NCCL's files in /dev/shm, which is memory. When /dev/shm is full, jobs end with
+    """Why: A killed job leaves NCCL files in /dev/shm, and these files use memory. When /dev/shm is full, jobs end with
     "Call to posix_fallocate failed : No space left on device".
 
-    Result: WARN if files without a process fill 1 GiB or a tenth of /dev/shm.
+    Result: WARN if files that no process has open take up 1 GiB or a tenth of /dev/shm.
 
-    Check manually: fuser lists the files that a process has open.
+    Check manually: The command fuser lists the files that a process has open.
       ls -l /dev/shm/nccl-*
       fuser /dev/shm/nccl-*
 
-    Fix: Remove the files when no job runs.
+    Fix: Remove the files when no job is running.
       rm /dev/shm/nccl-*
     """
     shm = limits.shm

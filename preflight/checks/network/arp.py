@@ -25,19 +25,20 @@ class _Owner:
 
 @cluster_check("NIC106", "Device address conflicts", products=NPU, several=False)
 def arp(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: A machine outside the cluster may have a device's address and intermittently take its packets. Connections
-    then come up and break at random.
+    """Why: A machine outside the cluster may have the same address as a device and intermittently receive its packets.
+    Connections then come up and break at random.
 
-    Result: FAIL if another MAC answers for a device. The cause may also be an outdated ARP table. WARN for a switch
-    that answers for the devices behind it (proxy ARP, as in EVPN). Also WARN for an address with several MACs that
-    belongs to no device here (a gateway). NPU102 reports an address that two of the cluster's devices share.
+    Result: FAIL if a different MAC address answers for a device's address. The cause may also be an outdated ARP table.
+    WARN if a switch answers for the devices behind it (proxy ARP, as in EVPN). Also WARN if an address that belongs to
+    no device here, such as a gateway, has several MAC addresses. NPU102 reports an address that two of the cluster's
+    devices share.
 
     Check manually: On the host that reports the conflict:
       hccn_tool -i 0 -arp -g
     On the host that should have the address:
       hccn_tool -i 0 -mac -g
 
-    Fix: Find the port of the MAC on the switch, and give the machine there another address. On Huawei switches:
+    Fix: Find the switch port of the MAC address, and give the machine on that port another address. On Huawei switches:
       display mac-address
     """
     for host in scribe.hosts:

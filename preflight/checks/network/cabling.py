@@ -75,12 +75,14 @@ def _in_at_least(number: int, sets: Iterable[int]) -> int:
 
 @cluster_check("NIC105", "Device cabling", products=NPU)
 def cabling(scribe: All, nic: Mapping[str, Nic]) -> Iterator[Finding]:
-    """Why: Fabrics for accelerators connect the same device of every host to one leaf switch. With two swapped cables,
-    all links are still up. Traffic then takes a longer path, or none if every rail has a separate subnet.
+    """Why: Accelerator fabrics connect devices with the same number on all hosts to one leaf switch. If two cables are
+    swapped, all links are still up. Traffic then takes a longer path. If every rail has a separate subnet, no traffic
+    gets through.
 
-    Result: FAIL for swapped cables and for the leaf of another device, WARN for another leaf. With only two hosts,
-    swapped cables are WARN. Each host is compared with those on the same leaves, and nearly all others (three quarters,
-    at least two) must agree. Several leaves for one rail are no fault.
+    Result: FAIL for swapped cables, and for a device on the leaf switch of another device. WARN for a device on any
+    other leaf switch. With only two hosts, swapped cables are WARN. Each host is compared with the hosts on the same
+    leaf switches, and nearly all of them (three quarters, at least two) must agree. A rail with several leaf switches
+    is not a fault.
 
     Check manually: For each device of two hosts, here device 0:
       hccn_tool -i 0 -lldp -g

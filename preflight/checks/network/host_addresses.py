@@ -17,17 +17,18 @@ _VIRTUAL = ("lo", "docker", "br-", "veth", "virbr", "cni", "flannel", "cali", "t
 
 @host_check("HST103", "Host NIC state and address")
 def one_address(scribe: Here, network: Network) -> Iterator[Finding]:
-    """Why: Ranks send each other one host address. If there are several, libraries take the alphabetically first
-    interface, which the other hosts may not reach. The job then hangs until its connect timeout.
+    """Why: Each rank sends one host address to the other ranks. If a host has several addresses, libraries take the
+    alphabetically first interface. Other hosts may be unable to reach that interface. The job then hangs until its
+    connect timeout.
 
-    Result: FAIL if the inventory's NIC is missing or down, or does not have exactly one routable IPv4 address. Without
-    a NIC in the inventory, FAIL for no such address, WARN for several.
+    Result: FAIL if the inventory's NIC is missing or down, or does not have exactly one routable IPv4 address. If the
+    inventory gives no NIC, FAIL if the host has no such address, and WARN if it has several.
 
     Check manually:
       ip -4 -brief address show
 
-    Fix: Set the NIC under [network] in the inventory (nic = "eth0", or the CIDR that it is in). Set it in the job, too,
-    with HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME.
+    Fix: Set the NIC under [network] in the inventory: nic = "eth0", or the CIDR of its network. Also set it in the
+    jobs' environment, with HCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME.
     """
     name, nic = scribe.host.name, scribe.host.nic
     if nic is None:
@@ -83,16 +84,16 @@ def _candidates(scribe: Here, network: Network) -> Iterator[Finding]:
 @host_check("HST104", "Local host name resolution")
 def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
     """Why: Programs such as torchrun, MPI and gloo send the address of their own host name to the other hosts. Debian's
-    installer writes 127.0.1.1 for that name. Every rank on another host then connects to itself.
+    installer maps that name to 127.0.1.1. Every rank on another host then connects to itself.
 
-    Result: FAIL if the name resolves to loopback or does not resolve. WARN if the inventory gives the host NIC, because
-    the job's environment then sets the interface.
+    Result: FAIL if the name resolves to loopback or does not resolve. If the inventory gives the host NIC, the result
+    is WARN, because the jobs' environment then sets the interface.
 
     Check manually:
       getent ahosts "$(hostname)"
       grep "$(hostname)" /etc/hosts
 
-    Fix: Set the host NIC's address for the host name in /etc/hosts, instead of 127.x.
+    Fix: In /etc/hosts, map the host name to the host NIC's address instead of 127.x.
     """
     name = scribe.host.name
     report = scribe.warn if scribe.host.nic else scribe.bad
@@ -110,15 +111,15 @@ def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
 
 @host_check("HST105", "Cluster host name resolution", severity=Outcome.WARN)
 def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
-    """Why: MASTER_ADDR, host files and rank tables often contain names. An outdated line in one host's /etc/hosts sends
-    its ranks to another machine.
+    """Why: MASTER_ADDR, host files and rank tables often contain names. An outdated line in a host's /etc/hosts sends
+    that host's ranks to the wrong machine.
 
-    Result: WARN if a name does not resolve to the inventory's address.
+    Result: WARN if a name does not resolve to the address in the inventory.
 
-    Check manually: On every host, with NAME replaced by the name in the finding:
+    Check manually: Run this on every host. Replace NAME with the name in the finding.
       getent ahostsv4 NAME
 
-    Fix: Write the same lines in /etc/hosts on every host, or add the names to DNS.
+    Fix: Add the same lines to /etc/hosts on every host, or add the names to DNS.
     """
     resolved, own = names.cluster, scribe.host.name
     planned = scribe.cluster.ipv4_hosts

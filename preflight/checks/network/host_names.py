@@ -23,17 +23,17 @@ _NO_NAMES = ("", "localhost", "localhost.localdomain")
 
 @host_check("HST124", "Host name format")
 def no_number(scribe: Here, os: Os) -> Iterator[Finding]:
-    """Why: Name resolution reads a number as an IPv4 address first: 6841231 is 0.104.99.143, 05 is 0.0.0.5, 0x1f is
-    0.0.0.31. Other hosts cannot reach a host by such a name: "The client socket has failed to connect to
-    [::ffff:0.104.99.143]".
+    """Why: Name resolution takes a name that is a number for an IPv4 address. For example, 6841231 becomes
+    0.104.99.143, 05 becomes 0.0.0.5, and 0x1f becomes 0.0.0.31. Other hosts cannot reach a host by such a name. The
+    error is "The client socket has failed to connect to [::ffff:0.104.99.143]".
 
-    Result: FAIL for such a host name. WARN if only the inventory has such a name.
+    Result: FAIL if a host has such a name. WARN if only the inventory uses such a name.
 
     Check manually:
       hostname
       getent ahostsv4 "$(hostname)"
 
-    Fix: Give the host a name with a letter (after 0x, no hexadecimal digit), here node-6841231.
+    Fix: Give the host a name that is neither a decimal nor a hexadecimal number, such as node-6841231.
       hostnamectl set-hostname node-6841231
     """
     host = scribe.host
@@ -67,8 +67,8 @@ def _as_number(name: str) -> str | None:
 
 @host_check("HST125", "Resolution of localhost")
 def localhost(scribe: Here, naming: Naming) -> Iterator[Finding]:
-    """Why: Processes of one host meet at localhost. In images without /etc/hosts, the name may not resolve: "The IPv6
-    network addresses of (localhost, …) cannot be retrieved".
+    """Why: Processes on the same host connect to each other through localhost. In images without /etc/hosts, that name
+    may not resolve. The error is "The IPv6 network addresses of (localhost, …) cannot be retrieved".
 
     Result: FAIL if localhost is not a loopback address or does not resolve.
 
@@ -105,17 +105,17 @@ def _is_loopback(text: str) -> bool:
 
 @host_check("HST126", "Reverse name lookup time", severity=Outcome.WARN)
 def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
-    """Why: The store of torch looks up the name of every client that connects, and sshd of every client that logs in.
-    If the name server does not answer, each lookup takes seconds: "The hostname of the client socket cannot be
-    retrieved. err=-3". In a large job, all lookups together exceed its timeout.
+    """Why: PyTorch's store looks up the name of every client that connects, and sshd looks up the name of every client
+    that logs in. If the name server does not answer, each lookup takes seconds. The error is "The hostname of the
+    client socket cannot be retrieved. err=-3". In a large job, the lookups together exceed the store's timeout.
 
-    Result: WARN for a lookup of 1 s or more.
+    Result: WARN if a lookup takes 1 s or more.
 
     Check manually: Replace ADDRESS with the address in the finding.
       time getent hosts ADDRESS
       cat /etc/resolv.conf
 
-    Fix: Add the hosts to /etc/hosts, or use name servers that answer. Limit the wait with this line in
+    Fix: Add the hosts to /etc/hosts, or use name servers that answer. To limit the wait, add this line to
     /etc/resolv.conf.
       options timeout:1 attempts:1
     """
@@ -135,20 +135,21 @@ def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
 
 @cluster_check("HST127", "Rendezvous endpoint")
 def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
-    """Why: Every torchrun decides by itself whether --rdzv-endpoint is its own host, and serves the store there. With
-    an alias or the address of another NIC, no host may serve it, and all wait. The error is "RendezvousConnectionError:
-    The connection to the C10d store has failed". If two hosts serve a store, there are two jobs.
+    """Why: Each torchrun process decides whether --rdzv-endpoint is its own host. If so, it serves the store. If the
+    endpoint is an alias or the address of another NIC, possibly no host serves the store, and all hosts wait. The error
+    is "RendezvousConnectionError: The connection to the C10d store has failed". If two hosts serve a store, there are
+    two jobs instead of one.
 
-    Result: The check takes the inventory's first host as the endpoint, by its name or its address. With launcher =
-    "torchrun" under [job], FAIL if that host recognizes neither as its own, or another host recognizes one. WARN for
-    other mismatches.
+    Result: The check uses the name and the address in the inventory's first host as the endpoint. If launcher =
+    "torchrun" is set under [job], FAIL if that host recognizes neither as its own, or if another host recognizes one.
+    WARN for other mismatches.
 
     Check manually: Run these on every host. Replace ENDPOINT with the host of torchrun's --rdzv-endpoint.
       U=torch.distributed.elastic.rendezvous.utils
       python3 -c "import $U as u; print(u._matches_machine_hostname('ENDPOINT'))"
 
-    Fix: Put the first host's address in front of its name in its /etc/hosts. Or use torchrun's --rdzv-conf is_host=1
-    there and is_host=0 on the others.
+    Fix: On the first host, put its address in front of its name in /etc/hosts. Or use torchrun's --rdzv-conf is_host=1
+    on the first host and is_host=0 on all other hosts.
     """
     first = scribe.cluster.hosts[0]
     strict = scribe.cluster.job.launcher == "torchrun"
@@ -189,15 +190,16 @@ def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) ->
 
 @cluster_check("HST128", "Full host name resolution", severity=Outcome.WARN)
 def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
-    """Why: torchrun and other launchers give rank 0's full name (hostname -f) to the other hosts as MASTER_ADDR. If
-    they cannot resolve it, the job hangs after the rendezvous, although every short name works.
+    """Why: torchrun and other launchers send the full name (hostname -f) of rank 0's host to the other hosts as
+    MASTER_ADDR. If the other hosts cannot resolve the full name, the job hangs after the rendezvous, although every
+    short name works.
 
-    Result: WARN for a full name that does not resolve, and for one that is empty or localhost. Every host resolves the
-    full names of its neighbours in the inventory, and of the first host.
+    Result: WARN if a full name does not resolve, is empty or is localhost. Every host resolves the full names of its
+    neighbours in the inventory and of the first host.
 
     Check manually:
       hostname -f
-    On the other hosts, with NAME replaced by that output:
+    On the other hosts, replace NAME with that output:
       getent hosts NAME
 
     Fix: Add the full names to /etc/hosts or DNS, or use torchrun --local-addr with the host's address.
@@ -235,16 +237,16 @@ def full_names(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
 
 @cluster_check("HST129", "IPv6 availability", severity=Outcome.WARN, products=_NO_NPU)
 def families(scribe: All, network: Mapping[str, Network]) -> Iterator[Finding]:
-    """Why: NCCL takes an address of either family, and another host may not have that family. The error is "Socket
-    creation failed : Address family not supported by protocol".
+    """Why: NCCL may choose an IPv4 or an IPv6 address, and another host may not have that address family. The error is
+    "Socket creation failed : Address family not supported by protocol".
 
-    Result: WARN if only some hosts have IPv6.
+    Result: WARN if some hosts have IPv6 and other hosts do not.
 
     Check manually:
       cat /proc/sys/net/ipv6/conf/all/disable_ipv6
       ip -6 address show
 
-    Fix: Turn IPv6 on, or off, on all hosts. Or set the family in the jobs' environment.
+    Fix: Turn IPv6 on or off on all hosts. Or set the address family in the jobs' environment.
       export NCCL_SOCKET_FAMILY=AF_INET
     """
     has = {

@@ -31,19 +31,20 @@ _ArrivalsOf = Mapping[str, Arrivals | None]
 def reached(
     scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
-    """Why: The ranks meet on the host NICs (port 60000), and each host chooses its NIC. HCCL takes HCCL_IF_IP, else the
-    NIC of HCCL_SOCKET_IFNAME, else the first by name that is not docker's. If that is a storage NIC or a bridge, the
-    job ends with EI0015 after two minutes.
+    """Why: Ranks connect over the host NICs (port 60000), and each host chooses its own NIC. HCCL takes the address in
+    HCCL_IF_IP, or else the NIC in HCCL_SOCKET_IFNAME. Without both, HCCL takes the first NIC by name that is not a
+    docker interface. If this is a storage NIC or a bridge, the job ends with EI0015 after two minutes.
 
-    Result: FAIL if other hosts cannot reach the chosen address. Observed connections to it decide, otherwise networks
-    and routes. WARN if only the default route leads there, or if the inventory gives another NIC.
+    Result: FAIL if other hosts cannot reach the chosen address. Observed connections to the address decide. Without
+    them, networks and routes decide. WARN if only the default route leads to the address, or if the inventory gives
+    another NIC.
 
     Check manually: Run these where jobs run. Replace ADDRESS with another host's address.
       env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'
       ip -brief address show
       ip route get ADDRESS
 
-    Fix: Set the NIC in the jobs' environment, here eth0. The second = means the exact name.
+    Fix: Set the NIC in the jobs' environment, here eth0. The second = selects the exact name.
       export HCCL_SOCKET_IFNAME==eth0
     """
     chosen = {host.name: choose(job[host.name].variables, network[host.name]) for host in scribe.hosts}
@@ -60,19 +61,20 @@ def reached(
 def reached_by_nccl(
     scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
-    """Why: Every rank gives the others one address of its host NIC. Without NCCL_SOCKET_IFNAME, NCCL takes ib* first,
-    then the first interface that is neither docker's nor the loopback. This may be a bridge that no other host reaches.
+    """Why: Every rank sends the other ranks one address of its host NIC. Without NCCL_SOCKET_IFNAME, NCCL prefers ib*
+    interfaces. If there are none, NCCL takes the first interface that is neither a docker interface nor the loopback.
+    This may be a bridge that no other host can reach.
 
     Result: FAIL if no NIC matches ("no socket interface found"), or if other hosts cannot reach the chosen address.
-    WARN if a NIC's name also matches other NICs. The variable is a list of prefixes, so eth1 also matches eth10. A
-    leading = means whole names, and ^ excludes, so ^docker alone admits the loopback.
+    WARN if a name in the variable also matches other NICs. The variable is a list of prefixes, so eth1 also matches
+    eth10. A leading = selects exact names. A leading ^ excludes names, so ^docker alone still allows the loopback.
 
     Check manually: Run these where jobs run. With NCCL_DEBUG=INFO, NCCL logs the chosen NIC.
       env | grep NCCL_SOCKET
       cat /etc/nccl.conf ~/.nccl.conf
       ip -brief address show
 
-    Fix: Set the NIC in the jobs' environment, here eth0. The second = means the exact name.
+    Fix: Set the NIC in the jobs' environment, here eth0. The second = selects the exact name.
       export NCCL_SOCKET_IFNAME==eth0
     """
     chosen = {
@@ -105,9 +107,9 @@ def reached_by_gloo(
     names: Mapping[str, Names],
     arrivals: _ArrivalsOf,
 ) -> Iterator[Finding]:
-    """Why: Process groups of torch on the host (gloo) use an interface of GLOO_SOCKET_IFNAME. The value lists whole
-    names between commas, and all must exist. A value made for NCCL or HCCL (a prefix, ^ or =) ends the job. Without the
-    variable, gloo takes the address of the host's own name.
+    """Why: PyTorch process groups on the host (gloo) use an interface in GLOO_SOCKET_IFNAME. The value is a
+    comma-separated list of exact names, and all of these interfaces must exist. A value in NCCL's or HCCL's form (a
+    prefix, ^ or =) ends the job. Without the variable, gloo takes the address that the host's own name resolves to.
 
     Result: FAIL if an interface is missing, or if other hosts cannot reach the chosen address. If jobs use NPUs, HST104
     covers the address of the host's own name.
@@ -133,12 +135,12 @@ def reached_by_gloo(
 def reached_by_mpi(
     scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:
-    """Why: The parameter btl_tcp_if_include is a list of whole names and of networks. On a host without one of the
-    names, Open MPI has no TCP. The job then reports that processes cannot reach each other. A network works for hosts
-    with different NIC names.
+    """Why: The parameter btl_tcp_if_include is a list of exact interface names and networks. If a host does not have
+    one of the interfaces, Open MPI cannot use TCP there. The job then reports that processes cannot reach each other. A
+    network works for hosts with different NIC names.
 
-    Result: FAIL if other hosts cannot reach the chosen address. The value is read from OMPI_MCA_btl_tcp_if_include,
-    then from the user's file, then from the installation's file. Options of `mpirun --mca` are not visible here.
+    Result: FAIL if other hosts cannot reach the chosen address. The value comes from OMPI_MCA_btl_tcp_if_include, the
+    user's file or the installation's file, in this order. Options of `mpirun --mca` are not visible here.
 
     Check manually: Where jobs run:
       env | grep OMPI_MCA
@@ -154,9 +156,9 @@ def reached_by_mpi(
 
 @host_check("ENV111", "Host NIC selection across libraries", products=EVERY, severity=Outcome.WARN)
 def same_nic(scribe: Here, job: Job, network: Network, names: Names) -> Iterator[Finding]:
-    """Why: HCCL, NCCL and gloo read their interface variables by different rules. For HCCL and NCCL, eth selects every
-    NIC with that prefix. For gloo, it is the NIC with that name. If they select two NICs, the job needs both networks,
-    and fails in half of its steps if one is closed.
+    """Why: HCCL, NCCL and gloo interpret their interface variables differently. For HCCL and NCCL, eth selects every
+    NIC with a name that starts with eth. For gloo, it selects only the NIC with exactly that name. If the libraries
+    select two different NICs, the job needs both networks. If one network is blocked, half of the job's steps fail.
 
     Result: WARN if the libraries select different NICs.
 
@@ -164,7 +166,7 @@ def same_nic(scribe: Here, job: Job, network: Network, names: Names) -> Iterator
       env | grep SOCKET_IFNAME
       ip -brief address show
 
-    Fix: Set the same NIC for all three in the jobs' environment, here eth0. The second = means the exact name.
+    Fix: Set the same NIC for all three in the jobs' environment, here eth0. The second = selects the exact name.
       export HCCL_SOCKET_IFNAME==eth0
       export NCCL_SOCKET_IFNAME==eth0
       export GLOO_SOCKET_IFNAME=eth0

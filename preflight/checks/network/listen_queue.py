@@ -11,9 +11,11 @@ from preflight.model.outcome import Outcome
 @cluster_check("HST114", "Listen backlog", severity=Outcome.WARN)
 def backlog(scribe: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     """Why: All ranks connect to rank 0 within a second or two. The kernel drops connections that exceed the backlog,
-    without a message. Those ranks try again after 1, 2 and 4 seconds, and the last of a large job are too late.
+    without a message. The dropped ranks try again after 1, 2 and 4 seconds. In a large job, the last ranks connect too
+    late.
 
-    Result: WARN if a limit is below the number of ranks. The inventory's first host is taken as the host of rank 0.
+    Result: WARN if a limit is below the number of ranks. The check assumes that rank 0 runs on the inventory's first
+    host.
 
     Check manually:
       sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog
@@ -21,7 +23,7 @@ def backlog(scribe: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     Fix: Write these lines to a file in /etc/sysctl.d.
       net.core.somaxconn = 65535
       net.ipv4.tcp_max_syn_backlog = 65535
-    Then load them.
+    Then load the settings.
       sysctl --system
     """
     host, ranks = scribe.hosts[0].name, scribe.cluster.device_count

@@ -39,18 +39,19 @@ class _Attempt:
 
 @cluster_check("HST123", "Passwordless ssh between hosts")
 def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
-    """Why: The launchers mpirun, perseusrun, horovodrun and DeepSpeed start the other hosts' processes over ssh. With
-    mpirun, hosts log in to each other in a tree. A prompt for a password or a host key gets no answer. The launcher
+    """Why: The launchers mpirun, perseusrun, horovodrun and DeepSpeed start the processes on other hosts over ssh. With
+    mpirun, hosts log in to each other in a tree. A prompt for a password or a host key stays unanswered. The launcher
     then hangs, or reports only that a daemon was lost.
 
-    Result: FAIL if a login fails. Each host tries the next, the previous and the first host of the inventory. The
-    logins use the inventory's addresses and ssh ports, and the jobs' user with its keys and known hosts. No keys are
-    added.
+    Result: FAIL if a login fails. Each host tries to log in to the next, the previous and the first host in the
+    inventory. The logins use the addresses and ssh ports in the inventory, and the keys and known hosts of the jobs'
+    user. No keys are added.
 
     Check manually: Run this on each host. Replace ADDRESS with another host's address.
       ssh -o BatchMode=yes -o StrictHostKeyChecking=yes ADDRESS true; echo $?
 
-    Fix: Use one key pair of the jobs' user and its authorized_keys on all hosts, and one /etc/ssh/ssh_known_hosts.
+    Fix: Give the jobs' user the same key pair and authorized_keys on all hosts. Use the same /etc/ssh/ssh_known_hosts
+    on all hosts.
     """
     attempts = [
         _Attempt(host, visit) for host, neighbours_of_host in neighbours.items() for visit in neighbours_of_host.visits

@@ -46,23 +46,23 @@ _CULPRITS = {
 def reach(
     scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
-    """Why: Address, mask and link may be right on each device, and two devices still cannot reach each other. This
-    depends on cables, switch ports and VLANs between them, and only a packet shows it.
+    """Why: Two devices may be unable to reach each other although the address, mask and link of each device are right.
+    Reachability depends on the cables, switch ports and VLANs between the devices, and only a packet can test it.
 
-    Result: FAIL for lost pings, with one finding for their common cause. The cause is a device that loses the pings to
-    all its peers, or a rail, host or gateway. It can also be two leaves, or a part of the fabric that reaches only
-    itself. If another check has found the reason (a duplicate address, a wrong mask), its finding is the cause. NPU107
-    reports devices with a link that is DOWN. WARN for a gateway that does not answer while its devices reach others,
-    because many switches refuse or limit ICMP. By default, devices ping only their neighbours. If that leaves open
-    whether a part is cut off, all pings of a rail show it.
+    Result: FAIL if pings are lost. Lost pings with a common cause are one finding. The cause can be a device that loses
+    the pings to all its peers, a rail, a host or a gateway. It can also be the path between two leaf switches, or a
+    part of the fabric that reaches only itself. If another check has found the reason (a duplicate address, a wrong
+    mask), that finding is the cause. NPU107 reports devices with a link that is down. WARN if a gateway does not answer
+    but its devices reach other devices, because many switches refuse or limit ICMP. By default, devices ping only their
+    neighbours. If it stays unclear whether a part of the fabric is cut off, ping all hosts of a rail with --mesh.
 
     Check manually: Replace ADDRESS with another device's address. The tool always sends three packets.
       hccn_tool -i 0 -ping -g address ADDRESS
     Or ping all hosts of a rail with preflight.
       preflight check --only PNG101 --mesh
 
-    Fix: Check the cable and switch port of a device that loses all pings. For a whole rail, check its switch. For a
-    leaf, check its uplinks.
+    Fix: If one device loses all pings, check its cable and switch port. If a whole rail loses them, check the rail's
+    switch. If a leaf switch loses them, check its uplinks.
     """
     attempts = [ping for ping in pings if ping.purpose == "reach"]
     yield from _untried(scribe, attempts, "no device has both an address and a peer to ping")
@@ -78,18 +78,19 @@ def reach(
 def path_mtu(
     scribe: All, pings: tuple[Ping, ...], hccn: Mapping[str, Hccn | None], known: tuple[Finding, ...]
 ) -> Iterator[Finding]:
-    """Why: A switch port with a smaller MTU than the devices passes every small ping and drops the packets of a job.
-    The job then hangs at its first large message.
+    """Why: If a switch port has a smaller MTU than the devices, small pings pass, but the port drops the large packets
+    of a job. The job then hangs at its first large message.
 
-    Result: FAIL for lost large pings, on paths that small pings pass. WARN for a partial loss. Also WARN for a gateway
-    that answers no large ping, because it may still pass large packets on.
+    Result: FAIL if large pings are lost on a path where small pings pass. WARN if only some of them are lost. Also WARN
+    if a gateway does not answer large pings, because it may still forward large packets.
 
-    Check manually: Replace ADDRESS with another device's address. The packet size is the MTU minus 28, here for an MTU
-    of 4096.
+    Check manually: Replace ADDRESS with another device's address. The packet size is the MTU minus 28 bytes: 4068 for
+    an MTU of 4096.
       hccn_tool -i 0 -mtu -g
       hccn_tool -i 0 -ping -g address ADDRESS pkt 4068
 
-    Fix: Raise the MTU of the switch ports, or lower that of all devices (cluster.device_mtu).
+    Fix: Raise the MTU of the switch ports. Or lower the MTU of all devices (device_mtu under [cluster] in the
+    inventory).
     """
     large = _large_pings(pings)
     reason_for_none = "no large ping was sent: --ping-size is set, no MTU is known, or small pings are lost"

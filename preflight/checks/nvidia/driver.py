@@ -13,16 +13,16 @@ from preflight.rules.gpus import GPU, gpus
 
 @cluster_check("GPU119", "NVIDIA driver version", products=GPU)
 def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: The driver determines which CUDA a job may use and how NCCL reaches GPU memory. If releases differ, one host
-    reports "invalid usage" or falls back to slower paths, and the others wait.
+    """Why: The driver determines which CUDA release a job can use and how NCCL reaches GPU memory. If releases differ,
+    one host reports "invalid usage" or uses slower paths, and the other hosts wait.
 
-    Result: FAIL for different releases. WARN if some hosts have the open and others the proprietary kernel module of
-    the same release, because these work together.
+    Result: FAIL if hosts have different releases. WARN if hosts with the same release use different kernel modules,
+    open and proprietary. These work together.
 
     Check manually:
       cat /proc/driver/nvidia/version
 
-    Fix: Install the same release and kind of module on every host, then reboot.
+    Fix: Install the same release and the same kind of kernel module on every host, then reboot.
     """
     versions = {
         name: nvidia_of_host.module.version if nvidia_of_host.module else None
@@ -49,10 +49,10 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 @cluster_check("GPU120", "GPU VBIOS version", severity=Outcome.WARN, products=GPU)
 def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: VBIOS releases differ in power and clock limits, and in the faults that they fix. A replaced GPU often comes
-    with another release.
+    """Why: VBIOS releases differ in their power and clock limits, and in the faults that they fix. A replacement GPU
+    often has a different release.
 
-    Result: WARN if GPUs of the same name differ between hosts.
+    Result: WARN if GPUs of the same name have different releases on different hosts.
 
     Check manually:
       nvidia-smi -q | grep VBIOS
@@ -74,17 +74,17 @@ def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
 
 @host_check("GPU121", "NVIDIA driver library version", products=GPU)
 def libraries(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A background update installs new libraries while the old module is still loaded. Every new program then
-    fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while running programs continue.
+    """Why: A background update installs new libraries while the old kernel module is still loaded. Every new program
+    then fails with "Driver/library version mismatch" (NVML) or 803 (CUDA), while running programs continue.
 
-    Result: FAIL for libraries of other versions. WARN if nvidia-smi works, because it found its library in another
-    place. CUDA may still load the wrong one.
+    Result: FAIL if the libraries and the module have different versions. WARN if nvidia-smi still works, because it
+    found its library in another place. CUDA may still load the wrong library.
 
     Check manually:
       cat /proc/driver/nvidia/version
       ls /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.*
 
-    Fix: Reboot, or end all jobs and load the nvidia modules again. Exclude the driver's packages from automatic
+    Fix: Reboot the host, or end all jobs and reload the nvidia modules. Exclude the driver's packages from automatic
     updates.
     """
     if nvidia.module is None:

@@ -20,17 +20,17 @@ _RECOVERY = 154  # the Xid with the action that the GPU needs by now
 
 @host_check("GPU103", "Uncorrectable GPU memory errors", products=GPU)
 def memory_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: An uncorrectable error ends the program that reads that memory, and sooner or later the next one, too.
-    Errors are counted since the driver was loaded or the GPU was reset, so repaired ones do not count.
+    """Why: An uncorrectable memory error ends the program that reads the faulty memory, and sooner or later also the
+    next program. Errors are counted since the driver was loaded or the GPU was reset, so repaired errors do not count.
 
-    Result: FAIL for any such error. Also FAIL for SRAM errors above the driver's own threshold: the GPU then has to be
-    replaced.
+    Result: FAIL for any uncorrectable error. Also FAIL if SRAM errors exceed the driver's own threshold, because the
+    GPU then has to be replaced.
 
     Check manually:
       nvidia-smi -q -d ECC,ROW_REMAPPER
 
-    Fix: End the jobs, then reset the GPU, with its bus address from the finding. If errors return or exceed the
-    threshold, replace the GPU.
+    Fix: End the jobs, then reset the GPU. Replace the bus address with the one in the finding. If errors return or
+    exceed the threshold, replace the GPU.
       nvidia-smi --gpu-reset -i 0000:9b:00.0
     """
     yield from silent(scribe, nvidia)
@@ -64,18 +64,18 @@ def _reset(scribe: Here, bus: str) -> str:
 
 @host_check("GPU104", "Pending GPU repairs", products=GPU)
 def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A bad page or row of memory is taken out of use only at the next reset. Until then, programs still use it
-    (Xid 63 before, 94 or 95 after).
+    """Why: A GPU stops using a bad page or row of memory only at its next reset. Until then, programs still use it (Xid
+    63 before, 94 or 95 after).
 
-    Result: FAIL for a pending reset, and for a GPU without spare rows, which stays broken. WARN for pending repairs
-    that only drivers from 570 on report, because their format is unconfirmed.
+    Result: FAIL if a reset is pending. Also FAIL if a GPU has no spare rows left, because it cannot repair itself. WARN
+    for pending repairs that only drivers from 570 on report, because their format is unconfirmed.
 
     Check manually:
       nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT
       nvidia-smi -q | grep -A2 'Reset Status'
 
-    Fix: End the jobs, then reset the GPU, with its bus address from the finding, or reboot. If the remapping failed,
-    replace the GPU.
+    Fix: End the jobs, then reset the GPU or reboot the host. Replace the bus address with the one in the finding. If
+    the remapping failed, replace the GPU.
       nvidia-smi --gpu-reset -i 0000:9b:00.0
     """
     yield from silent(scribe, nvidia)
@@ -123,15 +123,15 @@ def _pending_of_new_drivers(gpu: Gpu) -> str:
 
 @host_check("GPU105", "GPU throttling", products=GPU)
 def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A GPU that its hardware slows down has a fraction of its clock speed, and every collective waits for it. Low
-    clocks are normal for an idle GPU (Idle) and for one at its power limit (SW Power Cap).
+    """Why: A GPU that its hardware throttles runs at a fraction of its clock speed, and every collective waits for it.
+    Low clocks are normal for an idle GPU (Idle) and for a GPU at its power limit (SW Power Cap).
 
-    Result: FAIL for a GPU that its hardware slows down. WARN for SW Thermal Slowdown.
+    Result: FAIL if the hardware throttles a GPU. WARN for SW Thermal Slowdown.
 
     Check manually:
       nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER
 
-    Fix: Check the server's fans, air flow, power supplies and cables. The BMC's log shows which one is the cause.
+    Fix: Check the server's fans, air flow, power supplies and cables. The BMC log shows the cause.
     """
     yield from silent(scribe, nvidia)
     for index, gpu in numbered(nvidia):
@@ -151,17 +151,17 @@ def slowed(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU107", "GPU Xid errors", products=GPU)
 def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: An Xid is a GPU error that the driver reports. NVIDIA's catalogue lists which of them need a reset, a reboot
-    or other hardware. The log shows a later reset of the GPU only if the driver writes Xid 154 (new drivers).
+    """Why: An Xid is a GPU error that the driver reports. NVIDIA's catalogue lists which Xids need a reset, a reboot or
+    new hardware. The log shows a later reset of the GPU only with new drivers, which write Xid 154.
 
-    Result: FAIL for an Xid that needs one of these. Xids that only ended a job or inform are ignored. WARN for others.
-    All are counted since the driver was loaded.
+    Result: FAIL for an Xid that needs one of these actions. Xids that only ended a job, or only inform, are ignored.
+    WARN for all other Xids. Xids are counted since the driver was loaded.
 
     Check manually:
       dmesg | grep -e 'NVRM: Xid'
       journalctl -k -b -g 'NVRM: Xid'
 
-    Fix: Apply the fix in the finding. If this was done already, add a waiver until the next reboot.
+    Fix: Apply the fix in the finding. If you have already done that, add a waiver until the next reboot.
     """
     if nvidia.module is None:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")

@@ -22,11 +22,11 @@ _SHOWN = 3  # unreadable values that a finding names
 
 @host_check("GPU101", "Response of nvidia-smi", products=GPU, optional=("accelerators",))
 def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> Iterator[Finding]:
-    """Why: If nvidia-smi cannot do something, CUDA cannot do it either. If it hangs, the driver waits for a GPU (Xid
-    119), and a job hangs when it initializes CUDA.
+    """Why: If nvidia-smi fails, CUDA fails, too. If nvidia-smi hangs, the driver is waiting for a GPU (Xid 119), and a
+    job hangs when it initializes CUDA.
 
-    Result: FAIL if nvidia-smi hangs or reports a known error, and if a GPU or the driver is missing. UNKNOWN for output
-    that preflight does not recognize: a GPU that reports "Unknown Error" may be unhealthy.
+    Result: FAIL if nvidia-smi hangs or reports a known error, or if a GPU or the driver is missing. UNKNOWN if
+    preflight does not recognize the output. A GPU that reports "Unknown Error" may be unhealthy.
 
     Check manually:
       timeout 30 nvidia-smi -q
@@ -114,18 +114,18 @@ class _PeerCount:
 
 @cluster_check("GPU102", "GPU presence", products=GPU, several=False)
 def lost(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: A GPU that fell off the bus (Xid 79) ends the job's rank. After a reboot, it may be missing without a
+    """Why: A GPU that fell off the bus (Xid 79) ends the job's rank. After a reboot, the GPU may be missing without a
     message. The PCI bus shows which GPU is lost.
 
-    Result: FAIL for a lost GPU, and if the number of GPUs differs from the inventory or the other hosts. WARN for a
-    number that is unusual for the model. In a container, only the GPUs that it was given count.
+    Result: FAIL if a GPU is lost, or if the number of GPUs differs from the inventory or the other hosts. WARN if the
+    number is unusual for the model. In a container, only the GPUs that the container was given count.
 
     Check manually: In the output of lspci, rev ff marks a GPU that fell off the bus.
       nvidia-smi -L
       lspci -D -d 10de:
       dmesg | grep Xid
 
-    Fix: Reboot the host. If that does not help, power it off and on. Then check the board, its cables and its slot.
+    Fix: Reboot the host. If that does not help, power-cycle it. Then check the board, its cables and its slot.
     """
     counts = {
         host.name: len(answer.gpus)
@@ -195,17 +195,17 @@ def _gpus(number: int) -> str:
 
 @cluster_check("GPU106", "GPU PCIe link width", products=GPU, several=False)
 def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: A GPU on 8 of 16 PCIe lanes works, but transfers to the host and the NICs are half as fast. Every job waits
-    for it. An idle GPU lowers the PCIe generation, but not the width.
+    """Why: A GPU with 8 instead of 16 PCIe lanes works, but transfers to the host and the NICs are half as fast. Every
+    job waits for that GPU. An idle GPU lowers the PCIe generation, but not the width.
 
-    Result: FAIL for fewer lanes than the GPU of that number has on most hosts. If that is undecided, most GPUs of the
-    same name decide. Otherwise it is WARN, because the servers may be built like that.
+    Result: FAIL if a GPU has fewer lanes than the GPU with the same number on most hosts. If there is no such majority,
+    most GPUs of the same name decide. Otherwise, this is WARN, because the servers may be built that way.
 
-    Check manually: The GPU's bus address is in the finding, here 0000:9b:00.0.
+    Check manually: Replace the bus address with the one in the finding.
       nvidia-smi -q | grep -A2 'Link Width'
       lspci -vv -s 0000:9b:00.0 | grep LnkSta
 
-    Fix: Power the host off and on. Then check the seat of the board, its riser or retimer.
+    Fix: Power-cycle the host. If that does not help, check the seat of the board and its riser or retimer.
     """
     lanes_by_gpu = {
         (host_scribe.host.name, index): (host_scribe, gpu, *_lanes(nvidia_of_host, gpu))

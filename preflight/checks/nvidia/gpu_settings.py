@@ -19,8 +19,8 @@ _NOBODY = "Prohibited"
 
 @host_check("GPU108", "GPU processes", severity=Outcome.WARN, products=GPU, optional=("os",))
 def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
-    """Why: A leftover process of an earlier job keeps GPU memory, and a job that needs all of it fails. A running job
-    is no fault, but the probe avoids it.
+    """Why: A leftover process of an earlier job keeps GPU memory, and a job that needs all of the memory fails. A
+    running job is not a fault, but the probe avoids its GPUs.
 
     Result: WARN for any process on a GPU. Processes that this run of preflight started are ignored. Processes of other
     containers are visible only from the host.
@@ -29,7 +29,8 @@ def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
       nvidia-smi
       fuser -v /dev/nvidia*
 
-    Fix: Wait for the job, or end its leftover process, with PID from the finding.
+    Fix: If the process belongs to a running job, wait for the job. If the process is a leftover, end it, with PID from
+    the finding.
       kill PID
     """
     yield from silent(scribe, nvidia)
@@ -62,11 +63,11 @@ def _process_fix(pid: int, *, other_run: bool) -> tuple[str, str]:
 
 @host_check("GPU109", "GPU persistence mode", severity=Outcome.WARN, products=GPU)
 def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: Without persistence mode, the driver releases a GPU when the last program ends, and initializes it for the
-    next one. Every start takes seconds for each GPU, and clock and power settings are lost. On NVSwitch hosts, the GPU
-    also has to join the fabric again.
+    """Why: Without persistence mode, the driver releases a GPU when the last program ends, and initializes it again for
+    the next program. Every start then takes seconds for each GPU, and clock and power settings are lost. On NVSwitch
+    hosts, the GPU also has to join the fabric again.
 
-    Result: WARN if persistence mode is off, unless nvidia-persistenced runs.
+    Result: WARN if persistence mode is off and nvidia-persistenced is not running.
 
     Check manually:
       nvidia-smi -q | grep Persistence
@@ -91,9 +92,9 @@ def persistence(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU110", "GPU compute mode", products=GPU)
 def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: In compute mode Prohibited, no program can use the GPU. Exclusive_Process admits one program, which is
-    enough for a job. A leftover or second process (a data loader, a profiler) then blocks the next: "all CUDA-capable
-    devices are busy or unavailable".
+    """Why: In compute mode Prohibited, no program can use the GPU. Exclusive_Process allows one program, which is
+    enough for a job. A leftover or second process (a data loader, a profiler) then blocks the next program. The error
+    is "all CUDA-capable devices are busy or unavailable".
 
     Result: FAIL for Prohibited. WARN for Exclusive_Process.
 
@@ -119,17 +120,17 @@ def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @cluster_check("GPU111", "GPU MIG mode", products=GPU, several=False)
 def mig(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: A job sees only one instance of a GPU that MIG splits, and that instance has no NVLink. Ranks with a whole
-    GPU and ranks with a part of one do not work together.
+    """Why: If MIG splits a GPU into instances, a job sees only one instance, and that instance has no NVLink. Ranks on
+    a whole GPU and ranks on an instance do not work together.
 
-    Result: FAIL for a difference between GPUs or from the inventory. Without `mig = true` under [machine], MIG is
-    expected to be off. WARN if all GPUs have MIG on without that setting, and for a pending change.
+    Result: FAIL if the mode differs between GPUs or from the inventory. Without `mig = true` under [machine], MIG is
+    expected to be off. WARN if all GPUs have MIG on without that setting, or if a change is pending.
 
     Check manually:
       nvidia-smi -q | grep -A2 'MIG Mode'
 
-    Fix: Turn MIG off (or on, with -mig 1) at the GPU's bus address from the finding. Then reset the GPU. If MIG is
-    intended, set that in the inventory.
+    Fix: Turn MIG off (or on, with -mig 1), then reset the GPU. Replace the bus address with the one in the finding. If
+    MIG is intended, set `mig = true` under [machine] in the inventory.
       nvidia-smi -i 0000:9b:00.0 -mig 0
     """
     modes = {gpu.mig.current for nvidia_of_host in nvidia.values() for gpu in gpus(nvidia_of_host)} - {None}

@@ -17,16 +17,17 @@ Place = tuple[int, int]  # GPU and link
 
 @host_check("GPU122", "NVLink errors", severity=Outcome.WARN, products=GPU)
 def link_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A link that resends packets or is trained again is slow intermittently, and often goes down next. A healthy
-    link counts no errors since the driver was loaded.
+    """Why: A link that resends packets or retrains is intermittently slow, and often goes down later. A healthy link
+    has counted no errors since the driver was loaded.
 
-    Result: WARN for errors, never FAIL: the format is known from users' posts, not from a capture. UNKNOWN for a link
-    without a known counter. The counters are not read if the kernel log has to be read from journald.
+    Result: WARN if a link has errors. The check never fails, because the format is known from users' posts and not from
+    real output. UNKNOWN if preflight knows none of a link's counters. The counters are not read if the kernel log has
+    to be read from journald.
 
     Check manually:
       nvidia-smi nvlink -e
 
-    Fix: Reset all GPUs of the host together, or reboot it, and check whether the counts rise again. Then check the
+    Fix: Reset all GPUs of the host together, or reboot it. Check whether the counts rise again. If they do, check the
     board, or the bridge between the GPUs.
     """
     counters = nvidia.nvlink_errors

@@ -15,16 +15,16 @@ _READY, _FINE = "Completed", "Success"
 @host_check("GPU112", "Fabric manager service", products=GPU)
 def fabric_manager(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: Fabric manager configures the NVSwitches. Without it, CUDA reports "system not yet initialized" (802) on all
-    GPUs of the host. Or NCCL fails when it initializes NVLink SHARP.
+    GPUs of the host, or NCCL fails when it initializes NVLink SHARP.
 
-    Result: FAIL if it does not run. WARN if it was started manually, because it is gone after the next reboot. GPU114
-    covers hosts without NVSwitches on their PCI bus (virtual machines, B200).
+    Result: FAIL if fabric manager is not running. WARN if it was started manually, because it does not start again at
+    the next boot. GPU114 covers hosts without NVSwitches on their PCI bus (virtual machines, B200).
 
     Check manually:
       systemctl status nvidia-fabricmanager
       lspci -d 10de: | grep 0680
 
-    Fix: Enable and start the service, from the package of the same name. If it does not start, read
+    Fix: Enable and start the service, which is in the package of the same name. If it does not start, read
     /var/log/fabricmanager.log.
       systemctl enable --now nvidia-fabricmanager
     """
@@ -75,8 +75,9 @@ def _fabric_manager(scribe: Here, action: str) -> str:
 
 @host_check("GPU113", "Fabric manager version", products=GPU)
 def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: Fabric manager must have exactly the driver's release. After an update of one of the two, it does not start.
-    If it was started before, only NVLink SHARP in NCCL fails ("transport/nvls.cc … Cuda failure 1").
+    """Why: Fabric manager must have exactly the driver's release. If only one of the two was updated, fabric manager
+    does not start. If it was started before the update, only NVLink SHARP in NCCL fails ("transport/nvls.cc … Cuda
+    failure 1").
 
     Result: FAIL if the releases differ.
 
@@ -84,7 +85,7 @@ def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
       nv-fabricmanager -v
       cat /proc/driver/nvidia/version
 
-    Fix: Install the package of the driver's release, end the jobs, then restart the service.
+    Fix: Install the fabric manager package with the driver's release. End the jobs, then restart the service.
       systemctl restart nvidia-fabricmanager
     """
     manager, module = nvidia.fabric_manager.version, nvidia.module
@@ -106,15 +107,15 @@ def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU114", "NVLink fabric state", products=GPU)
 def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A GPU of Hopper or later that has not joined the fabric gives CUDA error 802, or no NVLink SHARP. The state
-    is In Progress until fabric manager has configured the GPU, which takes minutes after a boot.
+    """Why: If a GPU of Hopper or later has not joined the fabric, CUDA reports error 802, or NVLink SHARP does not
+    work. The state is In Progress until fabric manager has configured the GPU, which takes minutes after a boot.
 
     Result: FAIL if a GPU has not joined the fabric.
 
     Check manually:
       nvidia-smi -q | grep -A2 Fabric
 
-    Fix: Wait some minutes after a boot. Otherwise end the jobs, restart the service, then reset the GPUs.
+    Fix: After a boot, wait some minutes. Otherwise, end the jobs, restart the service, then reset the GPUs.
       systemctl restart nvidia-fabricmanager
     """
     yield from silent(scribe, nvidia)
@@ -135,16 +136,16 @@ def joined(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @host_check("GPU116", "NVSwitch errors", severity=Outcome.WARN, products=GPU)
 def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A fatal SXid takes NVLinks or a whole NVSwitch out of use until GPUs and switches are reset.
+    """Why: A fatal SXid disables NVLinks or a whole NVSwitch until the GPUs and switches are reset.
 
-    Result: WARN for an SXid, never FAIL: the format is known from the driver's source and other tools, not from a
-    capture.
+    Result: WARN if there is an SXid. The check never fails, because the format is known from the driver's source and
+    other tools, and not from real output.
 
     Check manually:
       dmesg | grep SXid
       cat /var/log/fabricmanager.log
 
-    Fix: End the jobs, then reset all GPUs of the host together, or reboot it. If the error returns, call the vendor.
+    Fix: End the jobs, then reset all GPUs of the host together, or reboot it. If the error returns, contact the vendor.
     """
     if nvidia.module is None:
         yield scribe.skip("no NVIDIA driver is loaded, see GPU101")

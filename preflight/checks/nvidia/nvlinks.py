@@ -33,11 +33,11 @@ class _Links:
 
 @cluster_check("GPU115", "NVLink count and speed", products=GPU, several=False)
 def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: A GPU that lacks NVLinks has less bandwidth to its neighbours, and every collective waits for it. Without
+    """Why: A GPU with missing NVLinks has less bandwidth to its neighbours, and every collective waits for it. Without
     any NVLink, NCCL uses PCIe.
 
-    Result: FAIL for missing or slow links. The inventory's [machine] table gives the expected links, else the model,
-    else most GPUs of that name. GPUs in MIG mode have no NVLink and are ignored.
+    Result: FAIL if links are missing or slow. The expected links are in the inventory's [machine] table. Without them,
+    the model decides, or else most GPUs of the same name. GPUs in MIG mode have no NVLink and are ignored.
 
     Check manually:
       nvidia-smi nvlink -s
@@ -132,13 +132,13 @@ def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     tenth of the speed.
 
     Result: FAIL if the model's servers have NVSwitches, or if the pair has NVLink on most hosts with the same GPUs. If
-    as many hosts have it as lack it, both sides are reported.
+    half of the hosts have NVLink between the pair, both halves are reported.
 
     Check manually:
       nvidia-smi topo -m
 
-    Fix: Fix GPU112 and GPU115 first (fabric manager, links). Otherwise reset all GPUs of the host together, or reboot
-    it. For cards with bridges between them, check the bridge.
+    Fix: First fix the findings of GPU112 (fabric manager) and GPU115 (links). Otherwise, reset all GPUs of the host
+    together, or reboot it. If a bridge connects the cards, check the bridge.
     """
     links = {host.name: _compared_links(nvidia[host.name]) for host in scribe.hosts}
     # Keyed by the GPUs' names, in order.
@@ -253,15 +253,15 @@ def _unread_topology(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @cluster_check("GPU118", "GPU-to-NIC distance", severity=Outcome.WARN, products=GPU)
 def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: A GPU sends over the NIC behind its own PCIe switch (PIX, PXB) without the processor. If that NIC is
-    missing, or another card took its slot, the data passes through the host (NODE, SYS). The rail is then slow.
+    """Why: A GPU sends over the NIC behind its own PCIe switch (PIX, PXB) without using the processor. If that NIC is
+    missing, or another card is in its slot, the data passes through the host (NODE, SYS). The rail is then slow.
 
     Result: WARN if the nearest NIC is farther away than on most other hosts.
 
     Check manually:
       nvidia-smi topo -m
 
-    Fix: Find the missing NIC, or the card in a different slot from the other hosts.
+    Fix: Find the missing NIC, or the card that is in a different slot than on the other hosts.
       lspci
       ip link
     """

@@ -27,21 +27,21 @@ def _not_reserved(ports: PortSet) -> str:
 
 @host_check("PRT101", "Reserved ports", configures=Area.PORTS)
 def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: The kernel may give port 60005 to an outgoing connection of any program as its source port. A job that wants
-    to listen on that port a second later fails to bind. Reserving excludes a range from automatic port assignment and
-    has no other effect: an explicit bind still works.
+    """Why: The kernel may use port 60005 as the source port of an outgoing connection of any program. A job that wants
+    to listen on that port a second later fails to bind. Reserving a range of ports excludes it from automatic port
+    assignment and has no other effect. An explicit bind still works.
 
-    Result: FAIL if a job port is not reserved. Ports that are already reserved stay reserved.
+    Result: FAIL if a job port is not reserved. preflight keeps ports that are already reserved.
 
     Check manually:
       sysctl net.ipv4.ip_local_reserved_ports
 
     Fix: Reserve the ports.
       preflight configure-ports
-    Or reserve them manually. A write replaces the whole list, so replace OLD with the present value.
+    Or reserve them manually. The command replaces the whole list, so replace OLD with the current value.
       sysctl -w net.ipv4.ip_local_reserved_ports=OLD,60000-60031
-    For a container, use docker run --sysctl, and for a pod securityContext.sysctls. With the host's network, reserve
-    the ports on the host itself.
+    For a container, use docker run --sysctl. For a pod, use securityContext.sysctls. If a container or pod uses the
+    host's network, reserve the ports on the host.
     """
     before = sysctl.reserved_ports.strip()
     reserved = PortSet.parse(before)
@@ -70,13 +70,14 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
 
 @host_check("PRT102", "Reserved ports after reboot", configures=Area.PORTS)
 def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: A value that was set manually is gone after a reboot. Values in files depend on the program that loads them.
-    The boot reads the folders of sysctl.d(5), and the command sysctl --system also reads /etc/sysctl.conf after them.
-    The command sysctl -p reads that file alone, and tuned sets its own value.
+    """Why: A manually set value is lost at a reboot. A value in a file depends on the program that loads the file. The
+    boot process reads the folders of sysctl.d(5). The command sysctl --system reads these folders and then
+    /etc/sysctl.conf. The command sysctl -p reads only /etc/sysctl.conf, and tuned sets its own value.
 
-    Result: FAIL if a short list is read last and replaces all others. WARN for a short list that a later file makes up
-    for. Therefore, preflight writes the same list to every file that sets the key. The list has the ports of the files,
-    the ports reserved now and the inventory's ports.
+    Result: FAIL if the file that is read last has an incomplete list, because it replaces all other lists. WARN if a
+    file has an incomplete list and a later file has the complete list. For this reason, preflight writes the same list
+    to every file that sets the key. The list contains the ports in the files, the currently reserved ports and the
+    inventory's ports.
 
     Check manually:
       grep -n ip_local_reserved_ports /etc/sysctl.conf
@@ -84,7 +85,7 @@ def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
       grep -rn ip_local_reserved_ports /usr/local/lib/sysctl.d /usr/lib/sysctl.d
       grep -rn ip_local_reserved_ports /etc/tuned /usr/lib/tuned
 
-    Fix: Write the list. To do that manually, edit the files that grep finds. If it finds none, write
+    Fix: Write the complete list. To do this manually, edit the files that grep finds. If grep finds none, create
     /etc/sysctl.d/90-preflight.conf.
       preflight configure-ports
     """
@@ -181,14 +182,15 @@ def _too_long(scribe: Here, ports: PortSet) -> Finding:
 
 @host_check("PRT103", "Job port availability", optional=("os",), configures=Area.PORTS)
 def free(scribe: Here, sockets: Sockets, os: Os | None) -> Iterator[Finding]:
-    """Why: A job fails to bind if one of its ports is in use. Often it is in use on one host only, and the other hosts
-    wait. An outgoing connection with the port as its local end also blocks a bind, and no list of listeners shows it.
+    """Why: A job fails to bind if one of its ports is in use. Often the port is in use on only one host, and the other
+    hosts wait. An outgoing connection with the job port as its source port also blocks a bind. A list of listeners does
+    not show such a connection.
 
-    Result: FAIL for a listener, and for such a connection. WARN for finished connections (TIME-WAIT), because they
-    block programs that bind without SO_REUSEADDR. WARN for a port of another preflight run, which becomes free when
-    that run ends. Ports of this run are ignored.
+    Result: FAIL if a listener or such a connection uses a job port. WARN for closed connections (TIME-WAIT), because
+    they block programs that bind without SO_REUSEADDR. WARN if another preflight run uses the port, because the port
+    becomes free when that run ends. Ports of this run are ignored.
 
-    Check manually: With the job's ports, here 60000-60031 and 29500:
+    Check manually: Replace the ports with the job's ports. This example is for 60000-60031 and 29500:
       ss -tanp '( sport >= :60000 and sport <= :60031 ) or sport = :29500'
 
     Fix: Stop the process in the finding, or move the job to other ports.
@@ -267,16 +269,16 @@ def _process_or_peer(socket: Socket) -> str:
 
 @host_check("PRT104", "Unreserved ephemeral ports", severity=Outcome.WARN, configures=Area.PORTS)
 def enough_left(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
-    """Why: Outgoing connections, and listeners of gloo and NCCL, get unreserved ports of ip_local_port_range. If most
-    of that range is reserved, a busy host runs out of ports. Then connect fails with EADDRNOTAVAIL, and bind with
-    EADDRINUSE.
+    """Why: Outgoing connections and the listeners of gloo and NCCL get unreserved ports from ip_local_port_range. If
+    most of that range is reserved, a busy host runs out of ports. Then connect fails with EADDRNOTAVAIL, and bind fails
+    with EADDRINUSE.
 
-    Result: WARN if less than half of the range is left.
+    Result: WARN if less than half of the range is unreserved.
 
     Check manually:
       sysctl net.ipv4.ip_local_port_range net.ipv4.ip_local_reserved_ports
 
-    Fix: Move the job's ports out of the range, reserve only those that jobs bind themselves, or widen the range.
+    Fix: Move the job ports out of the range, reserve only the ports that jobs bind themselves, or widen the range.
       sysctl -w net.ipv4.ip_local_port_range="20000 60999"
     """
     low, high = sysctl.local_port_range

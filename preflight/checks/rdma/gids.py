@@ -95,13 +95,13 @@ def _choose_gids(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> _GidChoic
     optional=("job",),
 )
 def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
-    """Why: A RoCE port has a GID for every address of its interface, in a version 1 and a version 2. With
-    NCCL_IB_GID_INDEX, NCCL takes the GID of that slot, whatever it is. Without the variable, NCCL 2.21 and later search
-    for an IPv4 address in version 2.
+    """Why: For every address of its interface, a RoCE port has one GID for RoCE v1 and one for RoCE v2. If
+    NCCL_IB_GID_INDEX is set, NCCL takes the GID at that index without checking it. Without the variable, NCCL 2.21 and
+    later search for an IPv4 address with RoCE v2.
 
-    Result: FAIL for a GID that begins with fe80 ("Call to ibv_modify_qp failed with error Connection timed out"). FAIL
-    for an empty slot (the same with "Invalid argument"). FAIL if the interface has no address, so that NCCL finds no
-    GID.
+    Result: FAIL if the GID begins with fe80 ("Call to ibv_modify_qp failed with error Connection timed out"). FAIL if
+    the index has no GID (the same error with "Invalid argument"). FAIL if the interface has no address, so that NCCL
+    finds no GID.
 
     Check manually:
       env | grep NCCL_IB
@@ -110,8 +110,8 @@ def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
       grep -r . /sys/class/infiniband/mlx5_0/ports/1/gids
       grep -r . /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types
 
-    Fix: Unset NCCL_IB_GID_INDEX. If there is no GID, give the interface its address. If there is only IPv6, set the
-    family.
+    Fix: Unset NCCL_IB_GID_INDEX. If the port has no GID, give the interface its address. If the port has only IPv6
+    addresses, set the address family in the jobs' environment.
       export NCCL_IB_ADDR_FAMILY=AF_INET6
     """
     gid_choices = _choose_gids(scribe, rdma, job)
@@ -164,17 +164,17 @@ def _slots(gids: list[Gid]) -> str:
 
 @cluster_check("RDM105", "RDMA GID types across hosts", products=NVIDIA, optional=("job",))
 def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Finding]:
-    """Why: Slots are filled in the order in which addresses come. One index may be RoCE v2 on one host, and v1 or an
-    IPv6 address on the next. Queue pairs of two kinds do not connect: "Call to ibv_modify_qp failed with error Invalid
-    argument".
+    """Why: A port gets its GIDs in the order in which addresses are added. The same index may be RoCE v2 on one host,
+    and RoCE v1 or an IPv6 address on another host. Queue pairs with different types of GIDs cannot connect. The error
+    is "Call to ibv_modify_qp failed with error Invalid argument".
 
-    Result: FAIL for different kinds. WARN for RoCE v1 on all hosts, because it is not routed, and switches do not
-    spread it over their links.
+    Result: FAIL if the types differ between hosts. WARN if all hosts use RoCE v1, because it is not routed, and
+    switches do not spread it over their links.
 
-    Check manually: On both hosts, at the index of NCCL_IB_GID_INDEX:
+    Check manually: On both hosts, compare the line with the index in NCCL_IB_GID_INDEX:
       show_gids
 
-    Fix: Unset NCCL_IB_GID_INDEX on all hosts. NCCL 2.21 and later find the right GID by themselves.
+    Fix: Unset NCCL_IB_GID_INDEX on all hosts. NCCL 2.21 and later find the right GID without it.
     """
     gid_choices = _choose_gids(scribe, rdma, job)
     words = _kinds(gid_choices)
@@ -237,19 +237,19 @@ class _PortPackets:
 
 @cluster_check("RDM106", "RDMA MTU across hosts", products=NVIDIA, several=False, optional=("job",))
 def packets(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
-    """Why: The MTU of the interface determines the data in a RoCE packet: 4096 bytes from 4192 on, 1024 with 1500. An
-    InfiniBand port has a separate active MTU. If two ends differ, the smaller end fails with "IBV_WC_LOC_LEN_ERR", or
-    "local access violation work queue error".
+    """Why: The interface's MTU determines the payload of a RoCE packet: 4096 bytes for an MTU of 4192 or more, and 1024
+    bytes for 1500. An InfiniBand port has a separate active MTU. If the two ends differ, the end with the smaller MTU
+    fails with "IBV_WC_LOC_LEN_ERR", or "local access violation work queue error".
 
-    Result: FAIL for different sizes. WARN for less than 4096 on all hosts: it costs speed, and NCCL's communication
-    from within kernels (GIN) requires 4096.
+    Result: FAIL if the sizes differ between hosts. WARN if all hosts have less than 4096 bytes. This costs speed, and
+    NCCL's GPU-initiated networking (GIN) requires 4096 bytes.
 
     Check manually: On all hosts:
       ibv_devinfo | grep active_mtu
       ip link show
 
-    Fix: Set the MTU on all hosts, with NIC from the finding. Add it to the network's configuration, and set the
-    switches as large. For InfiniBand, set the MTU of HCA and switches, and of the subnet manager's partitions.
+    Fix: Set the same MTU on all hosts, with NIC from the finding. Also set it in the network configuration and on the
+    switches. For InfiniBand, set the MTU of the HCAs, the switches and the subnet manager's partitions.
       ip link set NIC mtu 9000
     """
     gid_choices, unread = _choose_gids(scribe, rdma, job), dict[str, str]()
@@ -317,19 +317,19 @@ def _compared(ports: Sequence[_PortPackets]) -> set[str]:
 
 @cluster_check("RDM107", "RDMA device naming across hosts", products=NVIDIA, optional=("job",))
 def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
-    """Why: NCCL connects the first device of a host to the first of another, by their names. If mlx5_0 is in rail 0 on
-    one host and in rail 1 on the next, packets have to cross the rails. Many fabrics cannot do that: "Got completion
-    with error 12", or a job that hangs.
+    """Why: NCCL connects the first RDMA device of one host to the first RDMA device of another host, by name. If mlx5_0
+    is in rail 0 on one host and in rail 1 on another, packets have to cross rails. Many fabrics do not support that.
+    The job then hangs or ends with "Got completion with error 12".
 
-    Result: FAIL for a difference between hosts with the same networks. If every host has separate networks, and all is
-    routed, nothing is compared.
+    Result: FAIL if hosts with the same networks have them on different devices. If every host has separate, routed
+    networks, nothing is compared.
 
     Check manually: On both hosts:
       rdma link show
       ip -4 -brief address show
 
-    Fix: Give the interfaces the addresses of the same rails on all hosts, or give the devices persistent names (udev,
-    rdma-core's 60-rdma-persistent-naming.rules).
+    Fix: Put the interface of each RDMA device into the same rail on all hosts. Or give the devices persistent names
+    (udev, rdma-core's 60-rdma-persistent-naming.rules).
     """
     gid_choices = _choose_gids(scribe, rdma, job)
     groups = _rail_groups(_networks(gid_choices, network))

@@ -20,9 +20,9 @@ _IPC_LOCK = 1 << 14  # CAP_IPC_LOCK of capability.h.
 
 @host_check("RDM109", "GPUDirect RDMA support", severity=Outcome.WARN, products=NVIDIA, optional=("job",))
 def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Finding]:
-    """Why: Without GPUDirect RDMA, every byte passes through the host's memory, or registration fails: "Failed to
-    register memory … Bad address". It needs the module nvidia_peermem, or NVIDIA's open kernel module on Linux 5.12 or
-    later, which uses DMA-BUF.
+    """Why: Without GPUDirect RDMA, all data passes through host memory, or memory registration fails: "Failed to
+    register memory … Bad address". GPUDirect RDMA needs the nvidia_peermem module. On Linux 5.12 or later, NVIDIA's
+    open kernel module is enough, because it uses DMA-BUF.
 
     Result: WARN if both are missing.
 
@@ -31,7 +31,7 @@ def gpu_direct(scribe: Here, rdma: Rdma, os: Os, job: Job | None) -> Iterator[Fi
       head -1 /proc/driver/nvidia/version
       uname -r
 
-    Fix: Load the module, and add its name to a file of /etc/modules-load.d. Or install the open kernel module.
+    Fix: Load the module, and add its name to a file in /etc/modules-load.d. Or install the open kernel module.
       modprobe nvidia_peermem
     """
     ports = used_or_all(scribe.cluster, job, active_ports(rdma))
@@ -75,18 +75,19 @@ def _version(kernel: str) -> tuple[int, ...]:
     products=NVIDIA,
 )
 def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
-    """Why: Data from a GPU to a NIC or a GPU below the same PCI switch stays in the switch. Access Control Services
-    (ACS) may redirect it to the root and back. This is slow at best, and NCCL is known to hang or to produce wrong
-    numbers.
+    """Why: Data from a GPU to a NIC or GPU below the same PCI switch stays in the switch. Access Control Services (ACS)
+    may redirect the data to the root complex and back. This is slow at best, and NCCL is known to hang or to produce
+    wrong numbers.
 
-    Result: WARN for a bridge that redirects. Only the bridges below the switch that both share count. Virtual machines
-    need ACS and are skipped.
+    Result: WARN if a bridge redirects data. Only the bridges below the switch that both devices share count. Virtual
+    machines need ACS and are skipped.
 
-    Check manually: Run this as root. Replace BRIDGE with the address in the finding. ReqRedir- and CmpltRedir- are
-    right.
+    Check manually: Run this as root. Replace BRIDGE with the address in the finding. The output should contain
+    ReqRedir- and CmpltRedir-.
       lspci -vvv -s BRIDGE | grep ACSCtl
 
-    Fix: Turn the redirection off at every boot, with BRIDGE from the finding. Or turn ACS off in the firmware's setup.
+    Fix: Turn off the redirection with this command at every boot. Replace BRIDGE with the address in the finding. Or
+    turn ACS off in the firmware setup.
       setpci -s BRIDGE ECAP_ACS+0x6.w=0000
     """
     if rdma.virtual:
@@ -144,18 +145,18 @@ def _bridges_between(rdma: Rdma) -> dict[str, tuple[str, str]]:
 
 @host_check("RDM111", "IOMMU mode", severity=Outcome.WARN, products=NVIDIA)
 def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
-    """Why: An IOMMU that translates sends data from GPUs to each other, and to NICs, through the root. Jobs were slow,
-    hung, and in a reported case computed wrong numbers without any error.
+    """Why: If the IOMMU translates addresses, data between GPUs, and between GPUs and NICs, passes through the root
+    complex. Jobs were slow or hung. In one reported case, a job computed wrong numbers without any error.
 
-    Result: WARN for an IOMMU that translates, or that is on without iommu=pt.
+    Result: WARN if the IOMMU translates addresses, or is on without iommu=pt.
 
-    Check manually: Replace ADDRESS with the GPU's PCI address. The type identity is right.
+    Check manually: Replace ADDRESS with the GPU's PCI address. The type should be identity.
       ls /sys/class/iommu
       cat /proc/cmdline
       cat /sys/bus/pci/devices/ADDRESS/iommu_group/type
 
-    Fix: Add iommu=pt to the kernel's command line in /etc/default/grub. Then write the boot configuration and reboot.
-    Or turn the IOMMU off in the firmware's setup.
+    Fix: Add iommu=pt to the kernel command line in /etc/default/grub. Then update the boot configuration and reboot. Or
+    turn the IOMMU off in the firmware setup.
       update-grub
     """
     if rdma.virtual:
@@ -184,20 +185,20 @@ def _iommu_problem(rdma: Rdma) -> str:
 
 @host_check("RDM112", "Locked-memory limit", products=NVIDIA, optional=("job",))
 def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator[Finding]:
-    """Why: Memory that a NIC reads and writes is locked. With too small a limit, NCCL ends with "Call to
-    ibv_reg_mr_iova2 failed with error Cannot allocate memory", or "ibv_create_qp failed". Daemons and containers pass
-    on their own limit.
+    """Why: RDMA locks the memory that a NIC reads and writes. If the limit is too small, NCCL ends with "Call to
+    ibv_reg_mr_iova2 failed with error Cannot allocate memory". The error can also be "ibv_create_qp failed". Daemons
+    and containers pass their own limit on to jobs.
 
-    Result: FAIL for a limit below 1 GiB, unless the job has CAP_IPC_LOCK. The limit is read where jobs run, and may
-    differ behind a scheduler.
+    Result: FAIL if the limit is below 1 GiB, unless the job has CAP_IPC_LOCK. The limit is read where jobs run. It may
+    differ for jobs that a scheduler starts.
 
-    Check manually: As the job starts, through sshd, the scheduler or the container:
+    Check manually: Run this in the way that jobs start: through sshd, the scheduler or the container.
       ulimit -l
 
     Fix: Write these lines to a file in /etc/security/limits.d.
       * soft memlock unlimited
       * hard memlock unlimited
-    For containers, use docker run --ulimit memlock=-1. For slurmd's unit, use LimitMEMLOCK=infinity.
+    For containers, use docker run --ulimit memlock=-1. For Slurm, set LimitMEMLOCK=infinity in slurmd's unit.
     """
     ports = used(scribe.cluster, job, active_ports(rdma))
     if isinstance(ports, str):

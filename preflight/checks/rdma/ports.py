@@ -50,21 +50,21 @@ class _Problem:
 
 @cluster_check("RDM101", "RDMA port state", products=NVIDIA, several=False)
 def active(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
-    """Why: NCCL uses the ports that are active, and does not report the others. A host with one port less is missing on
-    that rail. The job is slow, or hangs if rails are not connected.
+    """Why: NCCL uses the active ports and does not report inactive ports. If a host has one active port less, it is
+    missing on that rail. The job is then slow, or hangs if the rails are not connected to each other.
 
-    Result: FAIL for an inactive port that jobs use. These are the ports of `[machine] rdma` in the inventory or,
-    without it, those that are active on most hosts. Without `[machine] rdma`, WARN for a port that is switched off.
-    Also WARN for a missing port on a host with as many other active ports. WARN for all of these if jobs are to use
-    sockets.
+    Result: FAIL if a port that jobs use is inactive. `[machine] rdma` in the inventory lists these ports. Without it,
+    they are the ports that are active on most hosts. Without `[machine] rdma`, WARN if a port is switched off. Also
+    WARN if a port is missing, but the host has as many active ports as other hosts. If jobs use sockets, all of these
+    are WARN.
 
     Check manually: The right values are ACTIVE (4) and LinkUp (5).
       cat /sys/class/infiniband/*/ports/*/state
       cat /sys/class/infiniband/*/ports/*/phys_state
 
-    Fix: For Polling, check cable and switch port. For a missing port, search the output of lspci and dmesg for mlx5.
-    For Disabled, turn the interface on, with NETDEV from the finding. If some ports are intentionally down, list the
-    others: [machine] rdma = ["mlx5_0", …]
+    Fix: If the state is Polling, check the cable and the switch port. If the port is missing, search the output of
+    lspci and dmesg for mlx5. If the state is Disabled, turn the interface on, with NETDEV from the finding. If some
+    ports are intentionally down, list the other ports in the inventory: [machine] rdma = ["mlx5_0", …]
       ip link set NETDEV up
     """
     places = counted(scribe.cluster, rdma.values())
@@ -165,17 +165,17 @@ def _enable(port: RdmaPort, host: Rdma) -> str:
 
 @cluster_check("RDM102", "InfiniBand subnet manager", products=NVIDIA, several=False)
 def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
-    """Why: An InfiniBand port has an address only when the fabric's subnet manager has given it one. Until then it is
-    in INIT or ARMED although its link is up, and NCCL skips it. If one host has this fault, its switch port is not
-    managed. If all hosts have it, no subnet manager runs.
+    """Why: An InfiniBand port gets its address from the fabric's subnet manager. Until then, the port is in state INIT
+    or ARMED although its link is up, and NCCL skips it. If only one host has this fault, its switch port is not
+    managed. If all hosts have it, no subnet manager is running.
 
-    Result: FAIL for a port that jobs use. WARN for others if the host has active ports.
+    Result: FAIL for a port that jobs use. WARN for other ports if the host has active ports.
 
     Check manually:
       cat /sys/class/infiniband/*/ports/*/state
       sminfo
 
-    Fix: Start the subnet manager on the switch, or opensm on one host.
+    Fix: Start the subnet manager on the switch, or start opensm on one host.
     """
     places = counted(scribe.cluster, rdma.values()).places
     is_managed = any(_is_managed(port) for host in rdma.values() for port in host.ports)
@@ -225,17 +225,17 @@ def _is_managed(port: RdmaPort) -> bool:
 
 @cluster_check("RDM103", "RDMA port speed", products=NVIDIA, optional=("job",))
 def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -> Iterator[Finding]:
-    """Why: A link may come up with fewer lanes, or at a lower speed. The port is active nevertheless, and every ring
-    through it waits for it.
+    """Why: A link may come up with fewer lanes or at a lower speed. The port is active nevertheless, but every ring
+    through it is slow.
 
-    Result: FAIL for a port that is slower than the same port on most hosts. Ports that jobs do not use, by `[machine]
-    rdma` or NCCL_IB_HCA, are ignored.
+    Result: FAIL if a port is slower than the same port on most hosts. Ports that jobs do not use, by `[machine] rdma`
+    or NCCL_IB_HCA, are ignored.
 
     Check manually:
       cat /sys/class/infiniband/*/ports/*/rate
 
-    Fix: Clean or replace optics and cable, and check the speed setting of the switch's port. Then take the link down
-    and up.
+    Fix: Clean or replace the optics and the cable, and check the speed setting of the switch port. Then take the link
+    down and up again.
     """
     rates: dict[Place, dict[str, float]] = defaultdict(dict)
     places = counted(scribe.cluster, rdma.values())
@@ -272,18 +272,18 @@ FEW, SHARE = 10, 1e-6  # a link with at most so many errors, and such a share of
     optional=("job",),
 )
 def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
-    """Why: A link that goes down for a second ends a job with "Got async event : port error", or with error 12. By the
-    time of a manual check, it is up again. The counters begin with the start of the driver, and a switch may have been
-    restarted since.
+    """Why: If a link goes down for a second, the job ends with "Got async event : port error", or with error 12. When
+    you check the link manually, it is up again. The counters start when the driver is loaded, and a switch may have
+    been restarted since then.
 
     Result: WARN for ten errors, and for a count that has just risen. Damaged packets are compared with all received
     packets. Ports that jobs do not use, by `[machine] rdma` or NCCL_IB_HCA, are ignored.
 
-    Check manually: Twice, to see which counts rise:
+    Check manually: Run these twice, to see which counts rise:
       grep . /sys/class/infiniband/*/ports/*/counters/*err*
       grep . /sys/class/infiniband/*/ports/*/counters/link_downed
 
-    Fix: Clean or replace optics and cable. Then reset InfiniBand's counters, so that a new error shows.
+    Fix: Clean or replace the optics and the cable. Then reset the InfiniBand counters, so that new errors are visible.
       perfquery -R
     """
     ports = used_or_all(scribe.cluster, job, active_ports(rdma))

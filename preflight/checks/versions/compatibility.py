@@ -34,16 +34,16 @@ def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: torch_npu calls functions of CANN that older releases do not have. The job ends with "undefined symbol" at
     the import, or with an internal error at the first communicator.
 
-    Result: FAIL for a CANN that is too old, and for a Python outside torch_npu's range. WARN for a newer CANN, which
-    mostly works. Releases of 8.x that the vendor calls compatible with each other pass. Releases that are not in the
-    vendor's table are not judged. VER107 reports a torch_npu that is not made for the installed torch, because that one
-    has to be replaced.
+    Result: FAIL if CANN is too old for torch_npu, or if torch_npu does not support the Python version. WARN if CANN is
+    newer, because this mostly works. CANN 8.x releases pass if the vendor calls them compatible with each other.
+    Releases that are not in the vendor's table are not judged. If torch_npu does not match the installed torch, VER107
+    reports that, because torch_npu has to be replaced.
 
     Check manually: Where jobs run:
       pip list | grep torch
       cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/*_install.info
 
-    Fix: Install the torch_npu that is made for this CANN, or the CANN for this torch_npu.
+    Fix: Install the torch_npu release for this CANN release, or the CANN release for this torch_npu release.
     """
     build, cann, mismatch = versions.torch_npu or "", versions.cann or "", _wheels_differ(versions)
     advised = build
@@ -103,18 +103,20 @@ def _fit(versions: Versions) -> Stack | None:
 
 @host_check("VER109", "CANN and NPU driver compatibility", products=NPU)
 def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: CANN needs functions that older drivers lack. HCCL then ends its first call with an internal error, or
-    reports that a package does not support something. Driver and CANN also list the inner versions that they know.
+    """Why: CANN needs functions that older drivers do not have. With such a driver, the first HCCL call ends with an
+    internal error, or reports that a package does not support something. The driver and CANN also list the internal
+    versions of each other that they support.
 
-    Result: FAIL for a driver that is older than the release notes of CANN allow (CANN 8.5.0 and later). WARN if neither
-    list contains the other version, because this rule is inferred.
+    Result: FAIL if the driver is older than the CANN release notes allow (CANN 8.5.0 and later). WARN if neither list
+    contains the other version. This rule is inferred, so it is never FAIL.
 
-    Check manually: Compare the inner versions with the lists.
+    Check manually: Compare each innerversion with the list of compatible versions in the other file.
       cd /usr/local/Ascend
       grep -iE 'innerversion|compatible_version' driver/version.info
       grep -iE 'innerversion|compatible_version' ascend-toolkit/latest/*/*.info
 
-    Fix: Install the driver and firmware that CANN's release notes name, then reboot. Or install an older CANN.
+    Fix: Install the driver and firmware that the CANN release notes require, then reboot. Or install an older CANN
+    release.
     """
     packages, name = versions.packages, scribe.host.name
     installed, oldest = numbers(versions.driver or ""), oldest_driver(versions.cann or "")
@@ -153,16 +155,16 @@ def _driver_remedy(versions: Versions, driver: str) -> tuple[str, str]:
 
 @host_check("VER110", "CANN and MindSpore compatibility", products=NPU, severity=Outcome.WARN)
 def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
-    """Why: MindSpore is built against one release of CANN, and searches for it by name. With another release, it warns
-    at the import, and operators fail to compile.
+    """Why: MindSpore is built for one CANN release and searches for it by name. With another release, MindSpore prints
+    a warning at the import, and operators fail to compile.
 
-    Result: WARN for a mismatch. Releases that the vendor's pages do not name are not judged.
+    Result: WARN if the two releases do not match. Releases that are not on the vendor's pages are not judged.
 
     Check manually: Where jobs run:
       pip list | grep -i mindspore
       python3 -c 'import mindspore; mindspore.run_check()'
 
-    Fix: Install the MindSpore that belongs to this CANN.
+    Fix: Install the MindSpore release that belongs to this CANN release.
     """
     installed, cann = job.packages.get("mindspore", ""), versions.cann or ""
     if not installed or not cann:
@@ -200,10 +202,11 @@ def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> tu
 
 @host_check("VER111", "Python packages for CANN", products=NPU, severity=Outcome.WARN)
 def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
-    """Why: CANN's compiler of operators is a Python program and runs in the jobs' Python. Without these packages, the
-    first operator that has to be compiled ends with 500001 or "No module named". Everything before that works.
+    """Why: CANN's operator compiler is a Python program that runs in the jobs' Python. It needs the packages numpy,
+    scipy, decorator and attrs. Without them, the first operator that has to be compiled ends with 500001 or "No module
+    named". Everything before that operator works.
 
-    Result: WARN for a missing package.
+    Result: WARN if a package is missing.
 
     Check manually: Where jobs run:
       python3 -c 'import numpy, scipy, decorator, attr'
@@ -224,10 +227,10 @@ def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Fin
 
 @cluster_check("VER112", "MindSpore version", products=NPU)
 def mindspore_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Releases of MindSpore differ in how ranks find each other and in how they divide a model into parts. Ranks
-    with different releases wait for each other.
+    """Why: MindSpore releases differ in how ranks find each other and in how they partition a model. Ranks with
+    different releases wait for each other.
 
-    Result: FAIL for a host that differs from most hosts.
+    Result: FAIL if a host's version differs from the version on most hosts.
 
     Check manually: Where jobs run:
       pip list | grep -i mindspore

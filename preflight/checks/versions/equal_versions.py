@@ -36,10 +36,10 @@ def differing(scribe: All, software: str, versions: Mapping[str, str | None]) ->
 
 @cluster_check("VER101", "NPU driver version", products=NPU)
 def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: Devices of one job communicate through their drivers, and different releases are not tested together. Faults
-    between them appear late and without a clear error.
+    """Why: The devices in a job communicate through their drivers, and combinations of different releases are not
+    tested. Faults between different releases appear late and without a clear error.
 
-    Result: FAIL for a host that differs from most hosts.
+    Result: FAIL if a host's version differs from the version on most hosts.
 
     Check manually:
       cat /usr/local/Ascend/driver/version.info
@@ -53,10 +53,10 @@ def driver(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
 @cluster_check("VER102", "CANN version", products=NPU)
 def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for one collective and
-    wait for each other.
+    """Why: HCCL is part of CANN. Ranks with different releases may choose different algorithms for the same collective
+    and then wait for each other.
 
-    Result: FAIL for a host that differs from most hosts.
+    Result: FAIL if a host's version differs from the version on most hosts.
 
     Check manually:
       cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/*_install.info
@@ -68,10 +68,10 @@ def cann(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
 
 @cluster_check("VER103", "PyTorch version")
 def torch(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: The ranks' store and process groups use a protocol that changes between releases of torch. Different
-    releases fail in the connection phase, with misleading messages.
+    """Why: PyTorch's store and process groups use a protocol that changes between releases. Ranks with different
+    releases fail while they connect, with misleading messages.
 
-    Result: FAIL for a host that differs from most hosts.
+    Result: FAIL if a host's version differs from the version on most hosts.
 
     Check manually: Where jobs run:
       python3 -c 'import importlib.metadata as m; print(m.version("torch"))'
@@ -86,7 +86,7 @@ def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding
     """Why: The package torch_npu provides the hccl backend. Its releases differ in timeouts, defaults and supported
     types.
 
-    Result: FAIL for a host that differs from most hosts.
+    Result: FAIL if a host's version differs from the version on most hosts.
 
     Check manually: Where jobs run:
       python3 -c 'import importlib.metadata as m; print(m.version("torch_npu"))'
@@ -100,25 +100,25 @@ def torch_npu(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding
 
 @cluster_check("VER105", "Python version", severity=Outcome.WARN)
 def python(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: Objects that ranks send to each other are pickled. Each Python has separate packages, so another Python is
-    another set of packages. A job often works nevertheless.
+    """Why: Ranks send each other pickled objects, which may differ between Python versions. Each Python also has its
+    own packages, so another Python means another set of packages. A job often works nevertheless.
 
-    Result: WARN for a difference.
+    Result: WARN if the version differs between hosts.
 
-    Check manually: In the environment of the job:
+    Check manually: In the jobs' environment:
       python3 --version
 
-    Fix: Use the same Python in the job's environment on every host.
+    Fix: Use the same Python in the jobs' environment on every host.
     """
     return differing(scribe, "Python", {name: versions_of_host.python for name, versions_of_host in versions.items()})
 
 
 @cluster_check("VER106", "NPU firmware version", products=NPU)
 def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]:
-    """Why: The firmware runs the device's network port. Releases differ in the settings that they negotiate with switch
-    and peer.
+    """Why: The firmware controls the device's network port. Releases differ in the settings that they negotiate with
+    the switch and the peer.
 
-    Result: FAIL for a host that differs from most hosts.
+    Result: FAIL if a host's version differs from the version on most hosts.
 
     Check manually:
       cat /usr/local/Ascend/firmware/version.info
@@ -132,12 +132,12 @@ def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]
 
 @cluster_check("VER113", "NCCL and CUDA runtime versions", products=NVIDIA)
 def nccl(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with different releases of NCCL end with "Mismatched NCCL version detected". They hang if the release
-    is too old to report it. A CUDA runtime that is too new for one host's driver fails on that host alone.
+    """Why: Ranks with different NCCL releases end with "Mismatched NCCL version detected". If the release is too old to
+    report this, the ranks hang. A CUDA runtime that is too new for one host's driver fails only on that host.
 
-    Result: FAIL for a host that differs from most hosts in the packages of torch's wheels (nvidia-nccl-cu12,
-    nvidia-cuda-runtime-cu12). Libraries that were installed in another way, or loaded by LD_PRELOAD, show only in the
-    first lines of NCCL_DEBUG=VERSION.
+    Result: FAIL if the packages from PyTorch's wheels (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12) differ from those on
+    most hosts. The check cannot see libraries that were installed in another way or loaded by LD_PRELOAD. Their version
+    is only in the first lines that NCCL_DEBUG=VERSION prints.
 
     Check manually: Where jobs run:
       pip list | grep -E 'nvidia-(nccl|cuda-runtime)'
@@ -170,20 +170,21 @@ def _of_family(job: Job, start: str) -> str | None:
 
 @host_check("VER114", "CUDA and NVIDIA driver compatibility", products=NVIDIA)
 def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
-    """Why: A driver runs programs for its CUDA release and for older ones. From CUDA 11 on, it also runs newer releases
-    of the same major release ("minor version compatibility"). CUDA 11.x needs driver 450.80.02 or later, and CUDA 12.x
+    """Why: A driver supports its CUDA release and all older releases. From CUDA 11 on, it also runs newer releases of
+    the same major release ("minor version compatibility"). CUDA 11.x needs driver 450.80.02 or later, and CUDA 12.x
     needs 525.60.13 or later.
 
-    Result: FAIL for a newer major release: torch finds no GPU, or NCCL ends with "invalid usage" or hangs. In a
-    container it is WARN, because NVIDIA's package cuda-compat is not visible from outside. The package lets older
-    drivers of data centre GPUs run a newer release. The CUDA of torch is read from its version (2.4.1+cu124), else from
-    the wheel of its runtime. The CUDA of the driver is read from nvidia-smi.
+    Result: FAIL if torch needs a newer major CUDA release than the driver's. The job then finds no GPU, or NCCL ends
+    with "invalid usage" or hangs. In a container, this is WARN, because NVIDIA's cuda-compat package is not visible
+    from outside. With that package, older drivers for data centre GPUs can run a newer release. The CUDA release of
+    torch is read from its version (2.4.1+cu124) or from the wheel of its runtime. The CUDA release of the driver is
+    read from nvidia-smi.
 
     Check manually: Where jobs run:
       nvidia-smi | grep CUDA
       pip list | grep -E '^torch |cuda-runtime'
 
-    Fix: Install a newer driver and reboot. Or install a torch that is made for the driver's CUDA, here 12.4.
+    Fix: Install a newer driver and reboot. Or install a torch build for the driver's CUDA release, here 12.4.
       pip install torch --index-url https://download.pytorch.org/whl/cu124
 
     Source: https://docs.nvidia.com/deploy/cuda-compatibility
@@ -247,16 +248,16 @@ def _cuda(version: str) -> tuple[int, int] | None:
 
 @host_check("VER107", "PyTorch and torch_npu compatibility", products=NPU)
 def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: torch_npu is compiled against one release of torch and carries its number. With another release, the import
-    fails with a missing symbol, or works until an operator is called.
+    """Why: torch_npu is compiled for one release of torch and has the same release number. With another torch release,
+    the import fails with a missing symbol, or works until an operator is called.
 
-    Result: FAIL for a mismatch.
+    Result: FAIL if the two releases do not match.
 
     Check manually: Where jobs run:
       pip list | grep -i torch
 
-    Fix: Install the torch_npu with a version that begins with torch's, or the torch that torch_npu's version begins
-    with. Here for torch 2.4.0:
+    Fix: Install torch and torch_npu releases that match. The version of torch_npu starts with the version of torch.
+    This command is for torch 2.4.0:
       pip install 'torch_npu==2.4.0.*'
     """
     torch, npu = versions.torch, versions.torch_npu

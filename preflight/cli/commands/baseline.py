@@ -4,8 +4,9 @@
   preflight baseline show
   preflight baseline compare      # last probe; exit code 1 if it is slower
 
-A baseline belongs to one cluster, its product and one backend. PRB115 compares every later probe
-with the baseline "default". Its run stays in the history until another run replaces it.
+A baseline is for one cluster, one product and one backend. The check PRB115 compares every later
+probe with the baseline "default". The run of a baseline stays in the history until another run
+replaces the baseline.
 """
 
 import argparse
@@ -37,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "save", help="save a run's measurements as a baseline", description=_SAVE, allow_abbrev=False
     )
     saving.add_argument("run_id", metavar="RUN", nargs="?", help=f"{RUN_HELP} (default: the last probe that passed)")
-    saving.add_argument("--force", action="store_true", help="replace a baseline that has more bandwidths")
+    saving.add_argument(
+        "--force", action="store_true", help="replace the baseline even if it has more bandwidths than the run"
+    )
     showing = actions.add_parser(
         "show", help="list the baselines with their measurements", description=_SHOW, allow_abbrev=False
     )
@@ -45,7 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "compare", help="compare a probe's measurements with a baseline", description=_COMPARE, allow_abbrev=False
     )
     comparing.add_argument(
-        "run_id", metavar="RUN", nargs="?", help=f"{RUN_HELP} (default: the last probe that passed all but PRB115)"
+        "run_id",
+        metavar="RUN",
+        nargs="?",
+        help=f"{RUN_HELP} (default: the last probe that passed all checks except PRB115)",
     )
     for action in (saving, comparing):
         action.add_argument("--name", type=_name, default=USUAL, help=f"name of the baseline (default: {USUAL})")

@@ -1,4 +1,4 @@
-"""Save the output of the vendors' tools on all hosts in one file, for later versions of preflight.
+"""Save the output of the vendor tools on all hosts in one file, for later versions of preflight.
 
   preflight capture --inventory hosts.toml
   preflight capture --inventory hosts.toml --anonymous --out /tmp/site.json
@@ -7,11 +7,12 @@
 Nothing is changed or written on the hosts. Only the owner can read the file. Serial numbers, and
 text that may be a password, key or token, are removed.
 
-With --anonymous machines, switches, accounts, domains and addresses get other names. The same
-name is replaced in the same way everywhere. Public domains, such as nvidia.com and github.com,
-stay. If a known name would remain, no file is written.
+With --anonymous, machines, switches, accounts, domains and addresses get pseudonyms. The same name
+gets the same pseudonym everywhere. Public domains, such as nvidia.com and github.com, are kept. If
+a known name would remain, no file is written.
 
-Read the file before you share it. It has other output of tools and files, and names of folders.
+Read the file before you share it. The file also contains other output of tools, text from files,
+and folder names.
 """
 
 import argparse
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option_group(parser, HOSTS).add_argument("--local", action="store_true", help=LOCAL_HELP)
     output = option_group(parser, OUTPUT)
     output.add_argument("--out", type=Path, default=Path(), metavar="PLACE", help=PLACE_HELP)
-    output.add_argument("--anonymous", action="store_true", help="replace host names and addresses by pseudonyms")
+    output.add_argument("--anonymous", action="store_true", help="replace host names and addresses with pseudonyms")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,14 +1,14 @@
-"""Check all hosts of the inventory, and print each problem with the command that fixes it.
+"""Check all hosts in the inventory, and print each problem with the command that fixes it.
 
   preflight check --inventory hosts.toml
   preflight check --limit 'node[01-04]' --no-probe
   preflight check --only NPU --skip NPU107 -o json=report.json
   preflight check --from facts.json      # offline, from saved facts
 
-The facts of each host come in one round trip. After that hosts are compared with each other,
-devices ping each other, and a probe runs collectives over all devices. The probe starts only on
-idle hosts, and only after all checks before it have passed. On a broken cluster it would take
-minutes to show symptoms of known causes. `preflight probe` runs in any case.
+preflight collects the facts of each host in one round trip. It then compares the hosts with each
+other, devices ping each other, and a probe runs collectives over all devices. The probe starts
+only on idle hosts, and only if all earlier checks have passed. On a broken cluster, it would take
+minutes to show symptoms of known causes. `preflight probe` does not depend on other checks.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=Path,
         metavar="FILE",
-        help="second inventory, for hosts of another kind; checked by its own rules, in the same report; repeatable",
+        help="additional inventory, for hosts of a different kind, with its own rules, in the same report; repeatable",
     )
     _add_selection_arguments(parser)
     _add_ping_arguments(parser)
@@ -57,41 +57,41 @@ def _add_selection_arguments(parser: argparse.ArgumentParser) -> None:
         help="saved facts, capture or support bundle to check; no host is contacted",
     )
     for option, purpose in (
-        ("--only", "checks to run, and no others"),
-        ("--skip", "checks to leave out"),
-        ("--ignore", "checks with failures that count as warnings, with a note in the report"),
+        ("--only", "run only these checks"),
+        ("--skip", "do not run these checks"),
+        ("--ignore", "count failures of these checks as warnings, with a note in the report"),
     ):
         selection.add_argument(
             option,
             action="append",
             default=[],
             metavar="ID",
-            help=f"{purpose}: an id, the start of an id, or an area; repeatable",
+            help=f"{purpose} (id, prefix of ids, or area); repeatable",
         )
 
 
 def _add_ping_arguments(parser: argparse.ArgumentParser) -> None:
     pings = parser.add_argument_group("pings")
-    pings.add_argument("--no-ping", action="store_true", help="send no pings between devices")
-    pings.add_argument("--mesh", action="store_true", help="ping all hosts of a rail (default: only the neighbours)")
+    pings.add_argument("--no-ping", action="store_true", help="do not send pings between devices")
+    pings.add_argument("--mesh", action="store_true", help="ping all hosts on a rail (default: only the neighbours)")
     pings.add_argument(
         "--cross-rail",
         action="store_true",
-        help="also ping devices of other rails; with --mesh those of all hosts",
+        help="also ping devices on other rails; with --mesh, on all hosts",
     )
     pings.add_argument(
-        "--ping-size", type=_ping_size, metavar="BYTES", help="data of a ping in bytes, such as 64, 1500 or 4000"
+        "--ping-size", type=_ping_size, metavar="BYTES", help="payload of a ping in bytes, such as 64, 1500 or 4000"
     )
 
 
 def _add_probe_arguments(parser: argparse.ArgumentParser) -> None:
     probe = parser.add_argument_group("probe")
-    probe.add_argument("--no-probe", action="store_true", help="run no collectives")
+    probe.add_argument("--no-probe", action="store_true", help="do not run collectives")
     probe.add_argument("--idle", action="store_true", help=IDLE_HELP)
     probe.add_argument(
         "--buddies",
         choices=("auto",),
-        help="with --limit: probe these hosts together with healthy idle hosts of the inventory",
+        help="with --limit: probe these hosts together with healthy idle hosts in the inventory",
     )
 
 
@@ -130,10 +130,10 @@ def _refuse_partial(args: argparse.Namespace) -> None:
 def _refuse_contradictions(args: argparse.Namespace) -> None:
     """Raise UsageError for options that do not go together."""
     if args.source and args.buddies:
-        raise UsageError("--from and --buddies exclude each other, since --from contacts no host")
+        raise UsageError("--from cannot be combined with --buddies, because --from contacts no host")
     if args.source and args.basic:
-        raise UsageError("--from and --basic exclude each other, since --from contacts no host")
+        raise UsageError("--from cannot be combined with --basic, because --from contacts no host")
     if args.source and args.also:
-        raise UsageError("--from and --also exclude each other, since --from uses one inventory")
+        raise UsageError("--from cannot be combined with --also, because --from uses one inventory")
     if args.buddies and not args.limit:
         raise UsageError("--buddies needs --limit HOSTS, the hosts to test with partners")

@@ -1,9 +1,9 @@
-"""Print the script for a shell that completes commands, options and files.
+"""Print a shell script that completes commands, options and files.
 
   preflight completion bash > /etc/bash_completion.d/preflight
   preflight completion zsh > /usr/share/zsh/vendor-completions/_preflight
 
-A new shell reads the script from there.
+A new shell reads the script from that file.
 """
 
 import argparse

@@ -5,14 +5,15 @@
   preflight diagnose node01/ascend/log node02/ascend/log
   preflight diagnose --fetch -i hosts.toml '/data/job7/*.log'
 
-The report has the first error, its likely cause and the fix, then its consequences. Give the
-command the logs of one run. It reads output of torch, torchrun, MindSpore, Slurm, NCCL and HCCL,
-plogs of CANN, and kernel logs. A rank is not the culprit only because other ranks report it.
-docs/diagnose.md describes the formats and the rules.
+The report shows the first error, its likely cause and the fix, then the consequences of the error.
+Give the command the logs of one run. It reads the output of torch, torchrun, MindSpore, Slurm,
+NCCL and HCCL, CANN plogs and kernel logs. A rank does not count as the culprit only because other
+ranks report it. docs/diagnose.md describes the formats and the rules.
 
-Without --fetch no host is contacted. With --fetch the command collects logs from all hosts: the
-plogs, the kernel log since the last boot, and the given paths on the hosts. Quote these paths to
-keep them from the local shell. It writes nothing on the hosts, and deletes its local copies.
+Without --fetch, no host is contacted. With --fetch, the command collects logs from all hosts: the
+plogs, the kernel log since the last boot, and the given paths. Quote these paths, so that the
+local shell does not expand them. The command writes nothing on the hosts and deletes its local
+copies.
 """
 
 import argparse

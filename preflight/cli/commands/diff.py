@@ -5,9 +5,10 @@
   preflight diff RUN RUN
   preflight diff good.json bad.json   # saved reports, facts or captures
 
-RUN is an id of `preflight history`, its unique start, or one of the words last and passed. No host
-is contacted. Values that always change (times, counters, load) are left out; docs/history.md has
-the rules. Exit codes: 0 no difference, 1 differences, 3 nothing was comparable.
+RUN is an id from `preflight history`, a unique prefix of the id, or one of the words last and
+passed. No host is contacted. Values that always change (times, counters, load) are left out.
+docs/history.md has the rules. Exit codes: 0 no difference, 1 differences, 3 nothing was
+comparable.
 """
 
 import argparse
@@ -18,14 +19,14 @@ from preflight.cli.options import add_form_argument
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="*", help="run of preflight history, or a saved file")
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="run from preflight history, or a saved file")
     parser.add_argument(
         "-i",
         "--inventory",
         type=Path,
         default=DEFAULT_INVENTORY,
         metavar="FILE",
-        help="inventory of the runs last and passed (default: hosts.toml if it exists, else any)",
+        help="inventory of the runs last and passed (default: hosts.toml if it exists, else any inventory)",
     )
     add_form_argument(parser)
 

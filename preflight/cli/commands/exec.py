@@ -1,4 +1,4 @@
-"""Probe the nodes of a job, leave the bad nodes out, and run a command on the good ones.
+"""Probe the nodes of a job, leave out the bad nodes, and run a command on the good nodes.
 
   salloc -N 18 --exclusive
   preflight exec --nodes 16 -- torchrun train.py             # 16 good nodes
@@ -6,12 +6,13 @@
   preflight exec --per-device -- python train.py             # one per device
   preflight exec --via mpi -i hosts.toml --nodes 4 -- bash job.sh
 
-srun or mpirun starts the command once on each node. Its environment has all that torchrun and
-other launchers need. So the command line needs no rank, address or number of nodes.
+srun or mpirun starts the command once on each node. The environment of the command has all
+variables that torchrun and other launchers need. The command line therefore needs no rank, address
+or number of nodes.
 
-Output and exit code are those of the command. Messages of preflight go to stderr. Nodes of an
-allocation count as idle, because they belong to the job. See docs/exec.md for the variables, and
-for the reasons to leave a node out.
+The output and the exit code are those of the command. Messages of preflight go to stderr. Nodes
+in an allocation count as idle, because they belong to the job. See docs/exec.md for the variables,
+and for the reasons to leave a node out.
 """
 
 import argparse
@@ -32,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_command_arguments(parser)
     add_request_arguments(parser)
     add_save_argument(parser)
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run, unchanged")
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="command to run, with its arguments"
+    )
     parser.set_defaults(idle=True, fail_on="fail", outputs=[ReportOutput("brief")], all=False)
 
 
@@ -43,14 +46,14 @@ def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
         "--via",
         choices=("slurm", "mpi", "ssh"),
         metavar="slurm|mpi",
-        help="launcher of the command and of the probe (default: slurm in a Slurm job, else the inventory's)",
+        help="launcher of the command and of the probe (default: slurm in a Slurm job, else from the inventory)",
     )
     nodes.add_argument(
         "--unknown",
         choices=[*map(str, Unknown)],
         default=str(Unknown.CLOSED),
-        help="policy for nodes with an unknown result (default: closed). closed leaves them out, or runs nothing. "
-        "open runs on them",
+        help="policy for nodes with an unknown result: closed leaves them out or runs nothing, "
+        "open runs on them (default: closed)",
     )
     nodes.add_argument(
         "--product",
@@ -67,10 +70,10 @@ def _add_command_arguments(parser: argparse.ArgumentParser) -> None:
         "--per-device", action="store_true", help="start one process per device (default: one per node)"
     )
     command.add_argument(
-        "--devices", type=devices, metavar="LIST", help="devices of each node, such as 0-3 (default: all)"
+        "--devices", type=devices, metavar="LIST", help="devices to use on each node, such as 0-3 (default: all)"
     )
     command.add_argument("--master-port", type=int, metavar="N", help=MASTER_PORT_HELP)
-    command.add_argument("--no-rank-table", action="store_true", help="on NPUs: write no rank table on the nodes")
+    command.add_argument("--no-rank-table", action="store_true", help="on NPUs: do not write a rank table on the nodes")
     command.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
 
 

@@ -3,7 +3,7 @@
   preflight explain PRT101
   preflight explain prb103
 
-The case of the id does not matter.
+The id is not case-sensitive.
 """
 
 import argparse

@@ -6,8 +6,8 @@
   preflight facts --local
   preflight facts --from capture.json
 
-No host is changed, and nothing is checked. --local reads this machine, without an inventory. The
-installed tools decide whether it counts as an Ascend machine.
+No host is changed, and no check runs. --local reads this machine, without an inventory. The
+installed tools decide whether the machine counts as an Ascend machine.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument(
         "--out", type=Path, metavar="FILE", help="file for the facts as JSON (default: print the facts)"
     )
-    output.add_argument("--raw", action="store_true", help="add the redacted output of the tools to the values")
+    output.add_argument("--raw", action="store_true", help="also include the redacted output of the tools")
 
 
 def run(args: argparse.Namespace) -> int:

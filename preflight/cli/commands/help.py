@@ -4,7 +4,7 @@
   preflight help check
   preflight help gate install
 
-The option --help of a command prints the same.
+The --help option of a command prints the same text.
 """
 
 import argparse
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="COMMAND",
-        help="command, with its action if it has one (default: the list of commands)",
+        help="command, followed by its action if it has one (default: the list of commands)",
     )
 
 

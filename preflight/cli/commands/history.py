@@ -1,11 +1,11 @@
-"""List the runs of this machine, the newest first, or show one of them.
+"""List the runs on this machine, newest first, or show one run.
 
   preflight history                   # check, probe, configure, apply, rollback
-  preflight history --host node03     # runs over one host
-  preflight history RUN               # its findings, changes and next step
+  preflight history --host node03     # runs that included this host
+  preflight history RUN               # findings, changes and next step of a run
 
-Runs that change hosts write a journal while they run, and are listed from it. check and probe are
-recorded when they end.
+Runs that change hosts write a journal, so they are listed while they run. Runs of check and probe
+are listed after they end.
 """
 
 import argparse
@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", "--number", type=_number, default=20, metavar="N", help="number of runs to list (default: 20)"
     )
-    parser.add_argument("--host", metavar="HOST", default="", help="host to list runs and results of (default: all)")
+    parser.add_argument(
+        "--host", metavar="HOST", default="", help="host to list the runs and results of (default: all hosts)"
+    )
     add_form_argument(parser)
 
 

@@ -1,4 +1,4 @@
-"""Convert host lists of other tools to an inventory, and an inventory to such a list.
+"""Convert host lists of other tools to an inventory, or an inventory to such a host list.
 
   preflight inventory import hostfile -o hosts.toml
   preflight inventory import --from slurm-env --product nvidia -o hosts.toml
@@ -22,9 +22,10 @@ _IMPORT = """Convert a host list to an inventory.
   preflight inventory import hostfile --product nvidia -o hosts.toml
   preflight inventory import hccl.json --device-prefix 24 -o hosts.toml
 
-The format is detected. Assumptions are printed, and written at the top of the inventory.
+The format is detected automatically. preflight prints its assumptions, and writes them at the top of
+the inventory.
 """
-_EXPORT = """Convert an inventory to a host list of another tool.
+_EXPORT = """Convert an inventory to a host list for another tool.
 
   preflight inventory export --to openmpi -o hostfile
   preflight inventory export --to horovod --addresses
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", metavar="FILE", nargs="?", help="host list; - is stdin; not needed with --from slurm-env"
+        "file", metavar="FILE", nargs="?", help="host list, or - for stdin; not needed with --from slurm-env"
     )
     source = parser.add_argument_group("host list")
     source.add_argument(
@@ -53,29 +54,35 @@ def _add_import_arguments(parser: argparse.ArgumentParser) -> None:
         dest="format",
         choices=FORMATS,
         metavar="FORMAT",
-        help=f"format of the list: {', '.join(FORMATS)} (default: detected)",
+        help=f"format of the host list: {', '.join(FORMATS)} (default: detected)",
     )
     source.add_argument(
-        "--group", metavar="GROUP", default="", help="group of Ansible or ClusterShell to import (default: all)"
+        "--group", metavar="GROUP", default="", help="Ansible or ClusterShell group to import (default: all groups)"
     )
     target = parser.add_argument_group("inventory")
     target.add_argument(
-        "--base", type=Path, metavar="FILE", help="inventory with all settings but the hosts (default: none)"
+        "--base",
+        type=Path,
+        metavar="FILE",
+        help="inventory to copy all settings from, except the hosts (default: none)",
     )
     target.add_argument("--name", default="", help="name of the cluster")
     target.add_argument(
         "--product", default="", type=product_name, metavar="PRODUCT", help=f"product: {', '.join(Product)}"
     )
-    target.add_argument("--user", default="", help="account for ssh, if the list has none")
+    target.add_argument("--user", default="", help="ssh account, if the host list has none")
     target.add_argument(
-        "--devices", type=_devices, metavar="N", help="number of devices of each host (default: the list's slots)"
+        "--devices",
+        type=_devices,
+        metavar="N",
+        help="number of devices per host (default: the number of slots in the host list)",
     )
     target.add_argument(
         "--device-prefix",
         type=_prefix,
         metavar="LENGTH",
         dest="prefix",
-        help="netmask length of the addresses in a rank table, such as 24; 0 leaves the addresses out",
+        help="prefix length of the addresses in a rank table, such as 24; with 0, the addresses are left out",
     )
     _add_file_arguments(parser, "inventory")
 
@@ -87,7 +94,7 @@ def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
         choices=FORMATS,
         metavar="FORMAT",
         required=True,
-        help=f"format of the list: {', '.join(FORMATS)} (required)",
+        help=f"format of the host list: {', '.join(FORMATS)} (required)",
     )
     parser.add_argument(
         "-i",
@@ -98,7 +105,7 @@ def _add_export_arguments(parser: argparse.ArgumentParser) -> None:
         help="inventory (default: hosts.toml)",
     )
     parser.add_argument("--limit", metavar="HOSTS", help=LIMIT_HELP)
-    parser.add_argument("--addresses", action="store_true", help="write addresses in place of host names")
+    parser.add_argument("--addresses", action="store_true", help="write addresses instead of host names")
     _add_file_arguments(parser, "host list")
 
 

@@ -1,4 +1,4 @@
-"""Run a test cluster on this machine, and break it, for rehearsals and tests.
+"""Run a test cluster on this machine and add faults to it, for rehearsals and tests.
 
   preflight lab up --hosts 2 --devices 8 --product atlas-a1
   preflight check --inventory .lab/hosts.toml
@@ -7,8 +7,8 @@
   preflight lab down
 
 Each host is a set of namespaces with a real sshd, real kernel settings and a real firewall. Each
-device has a real network interface. The vendor's programs are stand-ins, and their output shows
-it. A lab needs root. Several labs can run at once, each in its own folder.
+device has a real network interface. The vendor's programs are stand-ins, and their output shows that.
+A lab needs root. Several labs can run at once, each in its own folder.
 """
 
 import argparse
@@ -61,14 +61,14 @@ _SET = """Change a setting of the stand-ins.
   preflight lab set linger-s 2
 
 Each call of hccn_tool, npu-smi or lspci takes at least call-ms milliseconds (default: 0).
-After an HCCL process was killed, its device stays busy for linger-s seconds (default: 10).
+After an HCCL process is killed, its device stays busy for linger-s seconds (default: 10).
 """
 _SIMULATE = """Simulate how well the localiser finds faults in a model of a large fabric.
 
   preflight lab simulate --faults dead:3,link:1
   preflight lab simulate --hosts 1000 --leaves 32 --noise 0.01 --runs 20
 
-No lab is needed, and no test runs.
+The simulation needs no lab and runs no tests.
 """
 
 
@@ -92,8 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     breaking = actions.add_parser("break", help="add a fault to a lab", description=_BREAK, allow_abbrev=False)
     breaking.add_argument("name", metavar="NAME", help="fault from `preflight lab faults`")
-    breaking.add_argument("--host", metavar="H", help="host that gets the fault (default: the first)")
-    breaking.add_argument("--device", type=int, metavar="D", help="device that gets the fault (default: 0)")
+    breaking.add_argument("--host", metavar="H", help="host to add the fault to (default: the first host)")
+    breaking.add_argument("--device", type=int, metavar="D", help="device to add the fault to (default: 0)")
     breaking.set_defaults(act=_break)
 
     fixing = actions.add_parser("fix", help="undo one fault, or all faults", description=_FIX, allow_abbrev=False)
@@ -123,40 +123,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     for action in (status, listing, simulating):
         option_group(action, OUTPUT).add_argument(
-            "-o", "--output", choices=("text", "json"), default="text", help="form of the output (default: text)"
+            "-o", "--output", choices=("text", "json"), default="text", help="output format (default: text)"
         )
 
 
 def _add_spec_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hosts", type=int, default=2, metavar="N", help="number of hosts (default: 2)")
-    parser.add_argument("--devices", type=int, default=0, metavar="M", help="devices of each host (default: 0)")
+    parser.add_argument("--devices", type=int, default=0, metavar="M", help="number of devices per host (default: 0)")
     parser.add_argument("--product", default="cpu", help=f"product: {', '.join(PRODUCTS)} (default: cpu)")
     parser.add_argument(
-        "--firewall", default="nftables", help=f"firewall of the hosts: {', '.join(FIREWALLS)} (default: nftables)"
+        "--firewall", default="nftables", help=f"firewall on the hosts: {', '.join(FIREWALLS)} (default: nftables)"
     )
     parser.add_argument(
-        "--fabric", default="switched", help=f"connection of the devices: {', '.join(FABRICS)} (default: switched)"
+        "--fabric", default="switched", help=f"network between the devices: {', '.join(FABRICS)} (default: switched)"
     )
     parser.add_argument(
         "--leaves",
         type=int,
         default=1,
         metavar="L",
-        help="leaf switches below a spine; 1 is a single switch (default: 1)",
+        help="number of leaf switches below a spine; 1 means a single switch (default: 1)",
     )
-    parser.add_argument(
-        "--user", default="root", help="account for ssh; any account but root gets sudo (default: root)"
-    )
+    parser.add_argument("--user", default="root", help="ssh account; any account except root gets sudo (default: root)")
 
 
 def _add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
     model = parser.add_argument_group("model")
     model.add_argument("--hosts", type=int, default=232, metavar="N", help="number of hosts (default: 232)")
     model.add_argument(
-        "--rails", type=int, default=1, metavar="R", help="devices of each host, one per rail (default: 1)"
+        "--rails", type=int, default=1, metavar="R", help="number of devices per host, one for each rail (default: 1)"
     )
     model.add_argument(
-        "--leaves", type=int, default=1, metavar="L", help="number of leaf switches; 1 if they are unknown (default: 1)"
+        "--leaves",
+        type=int,
+        default=1,
+        metavar="L",
+        help="number of leaf switches, or 1 if they are unknown (default: 1)",
     )
     model.add_argument(
         "--faults",
@@ -165,12 +167,22 @@ def _add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
         help="faults with their number or size, such as dead:3,slow:1,link:2,partition:0.25 (default: none)",
     )
     model.add_argument(
-        "--noise", type=float, default=0.0, metavar="P", help="share of tests that fail by accident (default: 0)"
+        "--noise",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="share of tests that fail at random, such as 0.01 (default: 0)",
     )
     runs = parser.add_argument_group("runs")
-    runs.add_argument("--runs", type=int, default=200, metavar="N", help="number of simulated clusters (default: 200)")
     runs.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="seed; the same seed gives the same clusters (default: 0)"
+        "--runs", type=int, default=200, metavar="N", help="number of clusters to simulate (default: 200)"
+    )
+    runs.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="S",
+        help="random seed; the same seed gives the same clusters (default: 0)",
     )
     runs.add_argument("--alone", action="store_true", help="leave out the rules of other tools")
 

@@ -5,10 +5,10 @@
   preflight launch --launcher shell -o scripts --dir start -- train.py
   preflight launch --check run-node01.sh run-node02.sh
 
-Nothing is started. The program and its arguments follow after -- and stay unchanged. One round
-trip reads the host NIC and its address, if the inventory lacks the name or HCCL_IF_IP is needed.
-With --from FACTS both come from saved facts or a capture. With --offline they are left out.
-docs/launch.md lists the launchers, the variables and the problems that --check finds.
+The command starts nothing. The program and its arguments follow after -- and stay unchanged. If
+the inventory has no host NIC, or HCCL_IF_IP is needed, one round trip reads the host NIC and its
+address. With --from FACTS, both come from saved facts or a capture. With --offline, both are left
+out. docs/launch.md lists the launchers, the variables and the problems that --check finds.
 """
 
 import argparse
@@ -24,10 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     hosts = option_group(parser, HOSTS)
     hosts.add_argument(
-        "--from", dest="source", type=Path, metavar="FACTS", help="saved facts or capture that has the host NICs"
+        "--from", dest="source", type=Path, metavar="FACTS", help="saved facts or capture with the host NICs"
     )
     hosts.add_argument(
-        "--offline", action="store_true", help="contact no host; leave out values that only the hosts have"
+        "--offline", action="store_true", help="contact no host, and leave out values that only the hosts have"
     )
     _add_job_arguments(parser)
     output = option_group(parser, OUTPUT)
@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         choices=("shell", "json", "scripts"),
         default="shell",
-        help="form of the output; scripts writes one file per host (default: shell)",
+        help="output format; scripts writes one file per host (default: shell)",
     )
-    output.add_argument("--dir", type=Path, metavar="DIR", help="folder for the files HOST.sh of -o scripts")
+    output.add_argument("--dir", type=Path, metavar="DIR", help="folder for the HOST.sh files of -o scripts")
     output.add_argument("--force", action="store_true", help="overwrite existing scripts")
     parser.add_argument(
         "--check", nargs="*", metavar="SCRIPT", help="start scripts to check: one for all hosts, or one per host"
@@ -56,14 +56,16 @@ def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"launcher: {', '.join(names)} (default: torchrun)",
     )
-    job.add_argument("--devices", type=devices, metavar="LIST", help="devices of each host, such as 0-1 (default: all)")
+    job.add_argument(
+        "--devices", type=devices, metavar="LIST", help="devices to use on each host, such as 0-1 (default: all)"
+    )
     job.add_argument("--master-port", type=int, metavar="N", help=MASTER_PORT_HELP)
     job.add_argument("--rank-table", metavar="PATH", help="path of the rank table on each host, for HCCL")
     job.add_argument(
         "--rank-table-copy",
         type=Path,
         metavar="FILE",
-        help="local copy of that table, for its ranks (default: ranks as preflight ranktable writes them)",
+        help="local copy of the rank table, to read its ranks (default: ranks as preflight ranktable writes them)",
     )
     job.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help=ENV_HELP)
     job.add_argument(
@@ -71,9 +73,11 @@ def _add_job_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="with mpirun: variable of the shell to pass on (-x NAME); repeatable",
+        help="with mpirun: shell variable to pass on (-x NAME); repeatable",
     )
-    job.add_argument("--mpi-home", metavar="DIR", help="folder of MPI, for DIR/bin/mpirun (default: mpirun on PATH)")
+    job.add_argument(
+        "--mpi-home", metavar="DIR", help="MPI folder, which contains bin/mpirun (default: mpirun on PATH)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

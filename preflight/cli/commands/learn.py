@@ -3,12 +3,12 @@
   preflight learn --hosts 'node[01-16]' --user root -o learned.toml
   preflight learn --inventory hosts.toml -o learned.toml
 
-No host is changed. Addresses, gateways and detect addresses come from the devices. They become an
-address plan if a plan gives exactly these values, or a list for each host. All other settings of
-the given inventory stay, but its comments are lost.
+No host is changed. Addresses, gateways and detect addresses come from the devices. If an address
+plan gives exactly these values, the new inventory has that plan. Without such a plan, it has a
+list for each host. All other settings of the given inventory stay, but its comments are lost.
 
-Contradictions between hosts become comments in the file, and are printed at the end. Exit codes:
-1 there are contradictions, 3 a host was not reached.
+Contradictions between hosts become comments in the file, and are printed at the end. Exit codes: 1
+hosts contradict each other, 3 a host was not reached.
 """
 
 import argparse
@@ -23,9 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(inventory=None)
     hosts = parser.add_argument_group("hosts without an inventory")
     hosts.add_argument("--hosts", metavar="HOSTS", help="names of the hosts, such as node[01-16]")
-    hosts.add_argument("--address", metavar="ADDRESSES", help="addresses of --hosts, as a range of the same length")
-    hosts.add_argument("--user", metavar="USER", help="account for ssh on --hosts")
-    hosts.add_argument("--sudo", action="store_true", help="use sudo to become root on --hosts")
+    hosts.add_argument(
+        "--address", metavar="ADDRESSES", help="addresses of the hosts in --hosts, as a range of the same length"
+    )
+    hosts.add_argument("--user", metavar="USER", help="ssh account on the hosts in --hosts")
+    hosts.add_argument("--sudo", action="store_true", help="use sudo to become root on the hosts in --hosts")
     output = option_group(parser, OUTPUT)
     output.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="inventory to write (required)")
     output.add_argument("--force", action="store_true", help=FORCE_HELP)

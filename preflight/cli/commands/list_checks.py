@@ -1,4 +1,4 @@
-"""List all checks with their id, default severity and title.
+"""List the id, default severity and title of every check.
 
   preflight list-checks
   preflight list-checks -o json

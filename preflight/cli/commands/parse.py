@@ -1,10 +1,10 @@
-"""Parse saved output of a tool with one of the parsers that read a host's facts.
+"""Parse the saved output of a tool, with the parsers that preflight uses for the facts of hosts.
 
   hccn_tool -i 0 -ip -g > ip.txt; preflight parse hccn_tool.ip ip.txt
   npu-smi info -t board -i 0 | preflight parse npu-smi.board
   preflight parse --list
 
-Text that the parser does not understand is printed as an error, and the exit code is 3.
+If the parser does not understand a text, it prints an error, and the exit code is 3.
 """
 
 import argparse
@@ -14,7 +14,9 @@ from preflight.cli.options import add_form_argument
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parser", nargs="?", metavar="PARSER", help="name of the parser, such as hccn_tool.ip")
-    parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="saved output; - is stdin (default: -)")
+    parser.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="file with the saved output, or - for stdin (default: -)"
+    )
     parser.add_argument("--list", action="store_true", help="list the parsers")
     add_form_argument(parser)
 

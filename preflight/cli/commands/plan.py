@@ -30,9 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="file for the plan, for preflight apply FILE; only an older plan is overwritten",
+        help="file for the plan, for preflight apply FILE; an existing file is overwritten only if it is a plan",
     )
-    output.add_argument("--exit-code", action="store_true", help="exit with 5 if something would change")
+    output.add_argument("--exit-code", action="store_true", help="exit with code 5 if something would change")
 
 
 def run(args: argparse.Namespace) -> int:

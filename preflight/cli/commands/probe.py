@@ -7,9 +7,9 @@
   preflight probe --with hccl-test       # if jobs have no torch
   salloc -N 4 --exclusive preflight probe --via slurm   # without ssh
 
-Every value of every collective is compared. The probe keeps the devices busy for seconds to
-minutes. It runs only if the hosts are declared idle: idle = true under [probe], or --idle. Hosts
-with devices in use are always left out.
+The probe checks every value of every collective. It keeps the devices busy for seconds to minutes.
+It runs only if you declare the hosts idle, with idle = true under [probe] in the inventory or with
+--idle. Hosts with devices in use are always left out.
 """
 
 import argparse
@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option_group(parser, HOSTS).add_argument(
         "--via",
         choices=("ssh", "slurm", "mpi", "pods"),
-        help="connection to the hosts: ssh, one srun in the current job, one mpirun, or the pods of a Kubernetes "
-        "job among themselves (default: the inventory's)",
+        help="connection to the hosts: ssh, srun in the current job (slurm), mpirun (mpi), or Kubernetes pods "
+        "that connect to each other (default: from the inventory)",
     )
     option_group(parser, HOSTS).add_argument("--idle", action="store_true", help=IDLE_HELP)
     add_output_arguments(parser)

@@ -1,16 +1,16 @@
-"""Write the rank table of the hosts from the addresses of their devices, or check an existing one.
+"""Write the rank table from the addresses of the devices, or check an existing rank table.
 
   preflight ranktable -i hosts.toml -o hccl.json
   preflight ranktable -i hosts.toml --push /data/hccl.json
   preflight ranktable --check hccl.json [-i hosts.toml]
 
-The table has the addresses that the devices have now. The exit code is 1 if they differ from the
-planned ones, and the report lists them. If a host was not read, no table is written, and the exit
-code is 3. Servers are in the lexical order of server_id: MindSpore requires it, and HCCL accepts
-it.
+The rank table has the current addresses of the devices. If these differ from the planned
+addresses, the report lists them, and the exit code is 1. If a host was not read, no table is
+written, and the exit code is 3. Servers are in the lexical order of server_id, which MindSpore
+requires and HCCL accepts.
 
---check without -i contacts no host. It exits with 2 if the table breaks a rule of HCCL. With -i
-it exits with 1 if the table differs from the hosts.
+--check without -i contacts no host. The exit code is 2 if the table breaks an HCCL rule. With -i,
+the exit code is 1 if the table differs from the hosts.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_table_arguments(parser)
     changes = option_group(parser, CHANGES)
-    changes.add_argument("--push", metavar="PATH", help="absolute path on all hosts to write the table to")
+    changes.add_argument("--push", metavar="PATH", help="absolute path for the table on all hosts")
     changes.add_argument("--dry-run", action="store_true", help=f"with --push: {DRY_RUN_HELP}")
     changes.add_argument("-y", "--yes", action="store_true", help="with --push: change hosts without asking")
     output = option_group(parser, OUTPUT)
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--out",
         metavar="FILE",
-        help="file for the table; - is stdout; with --check the form of the output, console or json",
+        help="file for the table, or - for stdout; with --check, the output format: console or json",
     )
     output.add_argument("--force", action="store_true", help="overwrite existing files")
     # The same options as for all changes.
@@ -47,26 +47,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     table = parser.add_argument_group("rank table")
     table.add_argument(
-        "--check", type=Path, metavar="FILE", help="rank table to check; with -i or --from also against the hosts"
+        "--check",
+        type=Path,
+        metavar="FILE",
+        help="rank table to check; with -i or --from, it is also compared with the hosts",
     )
     table.add_argument(
         "--devices",
         type=devices,
         default=(),
         metavar="IDS",
-        help="devices of each host, such as 0-3 or 0,1 (default: all)",
+        help="devices to use on each host, such as 0-3 or 0,1 (default: all)",
     )
     table.add_argument(
         "--order",
         choices=("mindspore", "inventory"),
         default="mindspore",
-        help="order of servers: lexical by server_id, or that of the inventory (default: mindspore)",
+        help="order of servers: mindspore (lexical by server_id) or inventory (default: mindspore)",
     )
     table.add_argument(
         "--format",
         choices=("1.0", "1.2"),
         default="",
-        help="version of the table (default: 1.2 for an inventory with superpod = true, else 1.0)",
+        help="version of the table (default: 1.2 if the inventory has superpod = true, else 1.0)",
     )
 
 

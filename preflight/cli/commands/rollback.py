@@ -1,11 +1,11 @@
-"""Undo the changes of a run, in reverse order, from the journal on each host.
+"""Undo the changes of a run in reverse order, from the journal on each host.
 
   preflight rollback last
   preflight rollback RUN --dry-run
   preflight rollback RUN --limit node03 --yes
 
-Later changes by other programs or people stay, and are reported. A device cannot drop an address:
-its file is restored, and the device keeps the address until its reset.
+Later changes by other programs or people stay, and are reported. A device cannot drop an address.
+preflight restores the file with the address, and the device keeps the address until its reset.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from preflight.cli.options import add_form_argument, add_inventory_arguments, op
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_id", metavar="RUN", help=f"{RUN_HELP} (last: the newest run that changed hosts)")
-    add_inventory_arguments(parser, default="that of the run")
+    parser.add_argument("run_id", metavar="RUN", help=f"{RUN_HELP} (the newest run that changed hosts)")
+    add_inventory_arguments(parser, default="the run's inventory")
     add_change_arguments(parser)
     option_group(parser, CHANGES).add_argument(
-        "--dry-run", action="store_true", help="show the changes to undo, and change nothing"
+        "--dry-run", action="store_true", help="show what would be undone, without changing anything"
     )
     add_form_argument(parser)
 

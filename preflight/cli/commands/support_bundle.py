@@ -7,9 +7,10 @@
 
 Only the owner can read the file. Text that may be a password, key or token is removed. Serial
 numbers and machine ids are replaced, and connection settings are left out. Names and addresses
-stay: read the file before you share it.
+stay, so read the file before you share it.
 
-Hosts are contacted only with --fetch. `preflight check --from FILE`, facts and diff read the file.
+Hosts are contacted only with --fetch. The commands check --from, facts --from and diff can read
+the file.
 """
 
 import argparse

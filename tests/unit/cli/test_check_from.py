@@ -89,7 +89,7 @@ def test_a_check_that_needs_another_round_is_no_pass_by_itself(check: Check) -> 
         (["--ignore", "all"], "there is no check 'all'"),
         (["--only", "NPU", "--skip", "NPU"], "no check is left"),
         (["--limit", "node09"], "node09"),
-        (["--limit", "node01", "--buddies", "auto"], "since --from contacts no host"),
+        (["--limit", "node01", "--buddies", "auto"], "because --from contacts no host"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_judged(check: Check, arguments: list[str], says: str) -> None:
@@ -164,7 +164,7 @@ def test_a_check_of_what_was_left_out_with_basic_is_skipped_and_one_of_what_an_o
 def test_what_hosts_are_asked_and_a_file_do_not_go_together(check: Check) -> None:
     code, out, err = check("--basic")
     assert (code, out) == (2, "")
-    assert "since --from contacts no host" in err
+    assert "because --from contacts no host" in err
 
 
 def packed(name: str, size: int, *, claims: int | None = None) -> Path:

@@ -321,7 +321,7 @@ Capture = pytest.CaptureFixture[str]
     [
         ([], "diagnose needs log files or folders, or --fetch"),
         (["--fetch", "job.log"], "job.log: paths on the hosts have to start with / or ~/"),
-        (["--fetch", "--since", "0h"], "'0h' is no age such as 90m, 24h or 7d"),
+        (["--fetch", "--since", "0h"], "'0h' is not an age such as 90m, 24h or 7d"),
         (["--fetch", "--most", "0"], "'0' is not a number of MiB from 1 to 1024"),
         (["--limit", "node01", "x"], "need --fetch"),
         (["--since", "2h", "x"], "need --fetch"),

@@ -372,7 +372,7 @@ def test_files_are_written_also_where_stdout_or_another_file_is_full(
         (["-o", "junit=missing/x"], "-o missing/x: cannot write in missing"),
         (["-o", "junit=."], "-o . is a directory"),
         (["-o", "pdf"], "'pdf' is not one of console, short, json"),
-        (["-o", "json="], "'json=' has no file after ="),
+        (["-o", "json="], "'json=' has no file name after ="),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anybody_is_contacted(

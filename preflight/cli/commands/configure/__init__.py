@@ -1,14 +1,15 @@
-"""Show the changes that the hosts need, ask, apply them, and verify the result.
+"""Show the changes that the hosts need, ask for confirmation, apply the changes, and verify the result.
 
   preflight configure --inventory hosts.toml
   preflight configure --dry-run                 # changes nothing
   preflight configure-ports --limit node03      # one area, one host
 
-The areas are ports, device addresses, firewall and environment. For one area there are
-`configure-ports`, `configure-device-ips`, `configure-firewall` and `configure-environment`.
+The areas are ports, device addresses, firewall and environment. For a single area, use
+`configure-ports`, `configure-device-ips`, `configure-firewall` or `configure-environment`.
 
-A host that changed since it was read is left alone. Hosts undo firewall changes that no new
-connection confirms. A second run finds nothing to change. `preflight rollback RUN` undoes a run.
+A host that has changed since preflight read it is left unchanged. A host undoes its firewall
+changes if no new connection confirms them. A second run finds nothing to change. `preflight
+rollback RUN` undoes a run.
 """
 
 import argparse
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser, areas: Sequence[Area] = tuple
     changes = option_group(parser, CHANGES)
     changes.add_argument("--dry-run", action="store_true", help=DRY_RUN_HELP)
     changes.add_argument(
-        "--exit-code", action="store_true", help="with --dry-run: exit with 5 if something would change"
+        "--exit-code", action="store_true", help="with --dry-run: exit with code 5 if something would change"
     )
     if Area.PORTS in areas:
         changes.add_argument("--temporary", action="store_true", help="reserve the ports only until the next boot")

@@ -3,8 +3,8 @@
   preflight configure-device-ips --inventory hosts.toml
   preflight configure-device-ips --limit node03 --dry-run
 
-This is `preflight configure` for one area: it shows a diff, asks, applies it, and verifies the
-result.
+This command is `preflight configure` for one area. It shows a diff, asks for confirmation, applies
+the diff, and verifies the result.
 """
 
 import argparse

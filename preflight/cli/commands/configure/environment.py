@@ -3,11 +3,11 @@
   preflight configure-environment --inventory hosts.toml
   preflight configure-environment --limit node03 --dry-run
 
-The section [host_setup] of the inventory has these settings. A setting that is no longer in it is
-removed from the hosts.
+The inventory has these settings under [host_setup]. If a setting is no longer there, it is removed
+from the hosts.
 
-This is `preflight configure` for one area: it shows a diff, asks, applies it, and verifies the
-result.
+This command is `preflight configure` for one area. It shows a diff, asks for confirmation, applies
+the diff, and verifies the result.
 """
 
 import argparse

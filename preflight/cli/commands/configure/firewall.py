@@ -3,8 +3,8 @@
   preflight configure-firewall --inventory hosts.toml
   preflight configure-firewall --canary 1 --confirm-within 60
 
-This is `preflight configure` for one area: it shows a diff, asks, applies it, and verifies the
-result.
+This command is `preflight configure` for one area. It shows a diff, asks for confirmation, applies
+the diff, and verifies the result.
 """
 
 import argparse

@@ -1,12 +1,12 @@
-"""Reserve the HCCL and job ports on all hosts, now and after a boot.
+"""Reserve the HCCL and job ports on all hosts, now and after every boot.
 
   preflight configure-ports --inventory hosts.toml
   preflight configure-ports --temporary      # until the next boot
 
 Ports that are already reserved stay reserved.
 
-This is `preflight configure` for one area: it shows a diff, asks, applies it, and verifies the
-result.
+This command is `preflight configure` for one area. It shows a diff, asks for confirmation, applies
+the diff, and verifies the result.
 """
 
 import argparse

@@ -4,8 +4,9 @@
   preflight gate install -i hosts.toml     # program and policy to all hosts
   preflight check -i hosts.toml --publish  # results that the gate needs
 
-check and probe publish their results on each host. Hosts need no preflight: `gate install` writes
-one program for the Python that they have, /usr/local/sbin/preflight-gate.
+The commands check and probe publish their results on each host. The hosts do not need preflight.
+`gate install` writes one program, /usr/local/sbin/preflight-gate, which runs with the Python on
+the hosts.
 
 Exit codes of --local: 0 the job may start, 1 the host is broken, 2 wrong usage, 3 unknown with a
 closed policy.
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--local", action="store_true", help="decide for this machine")
     contexts = [context.value for context in Context if context is not Context.CONTROLLER]
     parser.add_argument("--context", choices=contexts, help="caller of the gate (default: job)")
-    parser.add_argument("-o", "--output", choices=_OUTPUTS, default="text", help="form of the answer (default: text)")
+    parser.add_argument("-o", "--output", choices=_OUTPUTS, default="text", help="output format (default: text)")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     for name, help_text in _ACTIONS.items():
         actions.add_parser(name, help=help_text, module=f"{__name__}.{name}")

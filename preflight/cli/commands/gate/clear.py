@@ -3,9 +3,9 @@
   preflight gate clear -i hosts.toml --limit node02
   preflight gate clear -i hosts.toml
 
-A published failure closes its host until a newer run is published there, or until it is cleared.
-Passed checks stay. The state of the host is then unknown until the next `preflight check
---publish`. Exit codes: 0 cleared, 1 a host was not changed.
+After a published failure, the gate of that host stays closed until a newer run is published there,
+or until the failure is cleared. Passed checks stay. The state of a cleared host is unknown until
+the next `preflight check --publish`. Exit codes: 0 cleared, 1 a host was not changed.
 """
 
 import argparse

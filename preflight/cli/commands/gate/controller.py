@@ -1,13 +1,14 @@
-"""Test the nodes of a Slurm job before the job starts, and report the broken ones.
+"""Test the nodes of a Slurm job before the job starts, and report the broken nodes.
 
   preflight gate controller -i hosts.toml --nodes 'node[01-04]'
   preflight gate controller -i hosts.toml --key KEY --authorize DIR
 
 Slurm runs this command with PrologSlurmctld=/usr/local/sbin/preflight-gate, which does the rest.
-With --nodes it prints its result for idle nodes. With --authorize it writes a file that permits
-KEY to start the probe, and nothing else. No node is changed.
+With --nodes, the command prints its result for idle nodes. With --authorize, it writes a file that
+allows KEY to start the probe, and nothing else. No node is changed.
 
-Nodes that are not in the inventory, and nodes without a running agent, are unknown, never broken.
+Nodes that are not in the inventory, and nodes without a running agent, count as unknown, never as
+broken.
 Exit codes: 0 no node is broken, or no single node is the culprit, 1 nodes are broken, 3 the state
 is unknown.
 """
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="inventory (default: hosts.toml)",
     )
     parser.add_argument(
-        "--nodes", metavar="LIST", help="nodes to test, in the notation of Slurm (default: SLURM_JOB_NODELIST)"
+        "--nodes", metavar="LIST", help="nodes to test, in Slurm notation (default: SLURM_JOB_NODELIST)"
     )
     parser.add_argument(
         "--seconds",
@@ -39,12 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="time limit in seconds for the whole test (default: 60)",
     )
-    parser.add_argument("--key", metavar="FILE", help="private key for ssh (default: the inventory's)")
+    parser.add_argument("--key", metavar="FILE", help="private key for ssh (default: the key in the inventory)")
     parser.add_argument(
         "--authorize",
         type=Path,
         metavar="DIR",
-        help="folder for the files that authorize the key of --key; nothing is tested",
+        help="folder for the files that authorize the key in --key; no node is tested",
     )
 
 

@@ -4,9 +4,10 @@
   preflight gate install -i hosts.toml --limit node01 --dry-run
   preflight gate install slurm           # lines for slurm.conf
 
-The program is /usr/local/sbin/preflight-gate, the policy /etc/preflight/gate.json. The command
-shows the changes, asks, and writes a journal on the hosts; `preflight rollback` undoes it. The gate
-then answers from the results of `preflight check --publish` and `preflight probe --publish`.
+The program is /usr/local/sbin/preflight-gate, and the policy is /etc/preflight/gate.json. The
+command shows the changes, asks for confirmation, and writes a journal on the hosts. `preflight
+rollback` undoes the changes. The gate then answers from the results of `preflight check --publish`
+and `preflight probe --publish`.
 """
 
 import argparse

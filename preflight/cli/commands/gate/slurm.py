@@ -4,8 +4,8 @@
   preflight gate install slurm --conf /etc/slurm/slurm.conf  # its errors
 
 No file is changed. Exit codes of --conf: 0 no error, 1 a line would open the gate or drain good
-nodes, 2 the file is not readable. The check searches programs on this machine. So run it where
-slurmd runs, and where slurmctld runs. slurmctld calls PrologSlurmctld only after a restart.
+nodes, 2 the file is not readable. The check searches for programs on this machine, so run it both
+where slurmd runs and where slurmctld runs. After a change of PrologSlurmctld, restart slurmctld.
 """
 
 import argparse

@@ -55,7 +55,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
         (["--rank-table", "hccl.json", "--", "t.py"], "HCCL needs an absolute path"),
         (["--rank-table-copy", "hccl.json", "--", "t.py"], "the path of the table on the hosts"),
         (["--rank-table", "/t", "--rank-table-copy", "nowhere", "--", "t.py"], "nowhere: No such file or directory"),
-        (["--rank-table", "/t", "--rank-table-copy", "hosts.toml", "--", "t.py"], "hosts.toml: it is no JSON"),
+        (["--rank-table", "/t", "--rank-table-copy", "hosts.toml", "--", "t.py"], "hosts.toml: not valid JSON"),
         (["--rank-table", "", "--", "t.py"], "HCCL needs an absolute path"),
         (["--env", "HCCL_RDMA_SL=9", "--", "t.py"], "the value must be a number from 0 to 7"),
         (["--env", "HCCL_IF_IP=10.1.0.11", "--", "t.py"], "all 2 hosts would get it, but each needs its own"),
@@ -118,8 +118,8 @@ def test_named_nics_are_looked_at_for_their_addresses(here: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("change", "arguments", "says"),
     [
-        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3,4,5"], "takes 1, 2, 4 or 8 of a"),
-        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3-4"], "all of 0-3, or all of 4-7"),
+        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3,4,5"], "supports 1, 2, 4 or 8 per"),
+        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3-4"], "all in 0-3 or all in 4-7"),
         (("[network]", '[probe]\npython = "~/venv/bin/python"\n[network]'), [], "~ is not expanded"),
         (
             ("10.1.0.[11-12]", "fd00::[1-2]"),
@@ -335,7 +335,7 @@ def test_a_rank_table_of_another_job_is_refused(
     (three / "table.json").write_text((three / "table.json").read_text().replace('"rank_id": "0"', '"rank_id": "1"'))
     code, out, err = said(capsys, *COPY, "--from", "facts.json", *asked, "--", "t.py")
     assert (code, out) == (2, "")
-    assert "rank_id 1 is also that of rank 1" in err
+    assert "rank_id 1 is also used by rank 1" in err
 
 
 def test_of_super_pods_the_table_itself_is_wanted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -317,7 +317,7 @@ def test_variables_that_would_do_harm_are_refused(pair: str, says: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "0-", "3-1", "0,,1", "0-100", "-1"])
 def test_lists_of_devices_that_are_none_are_refused(text: str) -> None:
-    with pytest.raises(ArgumentTypeError, match="no list of devices"):
+    with pytest.raises(ArgumentTypeError, match="is not a list of devices"):
         devices(text)
 
 

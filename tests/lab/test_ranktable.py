@@ -65,7 +65,8 @@ def test_another_address_on_a_device_is_named_with_both_values(lab: LabHandle, t
         [problem] = json.loads(done.stdout)["problems"]
         address = lab.addresses["node02"]
         assert problem["text"] == (
-            f"rank 11 (server {address}, device 3): the table has device_ip 192.168.100.22, but node02 has 192.168.100.99"
+            f"rank 11 (server {address}, device 3): "
+            "the table has device_ip 192.168.100.22, but node02 has 192.168.100.99"
         )
         written = ranktable(lab, "-o", tmp_path / "as-it-is.json")
         assert written.returncode == 1, "that it is not as planned is said"

@@ -184,7 +184,9 @@ def test_servers_out_of_lexical_order_are_a_warning_about_mindspore() -> None:
     made = number_ranks("1.0", [Server(name, (RankedDevice(0, 0, (), address),), ()) for name, address in hosts])
     [problem] = judge(read(text_of(made)))
     assert (problem.rule, problem.warning) == ("order", True)
-    assert problem.text.startswith("the ranks of server 172.30.209.141 follow those of server 172.30.209.20, but MindSpore")
+    assert problem.text.startswith(
+        "the ranks of server 172.30.209.141 follow those of server 172.30.209.20, but MindSpore"
+    )
 
 
 def test_a_name_of_the_loopback_is_a_warning() -> None:

@@ -19,7 +19,7 @@ def read_bounded(path: Path, largest: int, *, pipes: bool = False) -> bytes:
     if stat.S_ISDIR(mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not (stat.S_ISREG(mode) or (pipes and stat.S_ISFIFO(mode))):
-        raise OSError(errno.EINVAL, "this is no ordinary file", str(path))
+        raise OSError(errno.EINVAL, "this is not a regular file", str(path))
     with path.open("rb") as file:
         return up_to(file, largest)
 

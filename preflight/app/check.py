@@ -203,7 +203,7 @@ def check_kinds(options: CheckOptions, also: Sequence[Path]) -> EndedRun:
 def _load_kinds(options: CheckOptions, also: Sequence[Path]) -> Mapping[Path, Cluster]:
     """Load the clusters of all inventories. Raise UsageError if their hosts cannot be told apart."""
     if options.limit:
-        raise UsageError("--limit and --also exclude each other, since --limit names hosts of one inventory")
+        raise UsageError("--limit and --also cannot be combined, because --limit selects hosts of one inventory")
     clusters = {options.inventory: load(options.inventory)} | {path: load(path, "--also") for path in also}
     if len(clusters) <= len(also):
         raise UsageError("--also names an inventory twice")

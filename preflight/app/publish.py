@@ -53,6 +53,6 @@ def _notes(errors: Mapping[str, str], outdated: Sequence[str]) -> Iterator[str]:
         yield f"not published on {names}: {why}" if why else f"published on {names}"
     if outdated:
         yield (
-            f"the gate on {fold(outdated)} goes by what the inventory said of it before, and counts none of this: "
+            f"the gate on {fold(outdated)} uses an older version of the inventory and ignores these results. Run "
             "preflight gate install"
         )

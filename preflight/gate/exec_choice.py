@@ -107,7 +107,7 @@ def choose(
     if failed.keys() & set(hosts) & met(observations):
         return _enough(hosts, out, wanted, again=True)
     if unattributed := [finding for finding in failures if not useless_hosts(finding)]:
-        return Choice(out=out, problem=f"{_why(unattributed[0])}. No host to exclude is identified", code=1)
+        return Choice(out=out, problem=f"{_why(unattributed[0])}. preflight cannot tell which host to exclude", code=1)
     if wanted.unknown is Unknown.OPEN:
         return _enough(hosts, out, wanted)
     unknown = [finding for finding in with_outcome(findings, Outcome.UNKNOWN) if finding.host not in out]

@@ -122,7 +122,7 @@ def _check_ssh(document: Document, entries: list[HostEntry]) -> Iterator[Mistake
         at: Location = ("hosts", local[1].number, "ssh") if local[1].table.ssh.transport else ("ssh", "transport")
         yield Mistake(at, f'"local" is this machine, so only one of {fold(entry.name for entry in local)} can have it')
     if document.cluster.fabric is Fabric.DIRECT and len(entries) != 2:
-        text = f"direct is a fibre between two servers, but the inventory has {len(entries)}"
+        text = f"direct connects exactly two servers, but the inventory has {len(entries)}"
         yield Mistake(("cluster", "fabric"), text)
 
 

@@ -171,7 +171,7 @@ class _Drawing:
 
     def _take(self, count: int) -> list[Host]:
         if count > len(self.free):
-            raise UsageError(f"--faults: more of them than {len(self.model.hosts)} hosts can have")
+            raise UsageError(f"--faults: more faults than {len(self.model.hosts)} hosts can have")
         return [self.free.pop() for _ in range(count)]
 
     def _rails(self, count: int) -> None:

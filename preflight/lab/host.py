@@ -100,7 +100,7 @@ class LabHost:
             kernel.wait_until(lambda: self.listens(22), START_TIMEOUT, f"{self.name} did not start")
         except PreflightError as error:
             output = (self.directory / "console").read_text().strip()
-            raise PreflightError(f"{error}: {output or 'it said nothing'}") from None
+            raise PreflightError(f"{error}: {output or 'no output'}") from None
 
     def listens(self, port: int) -> bool:
         """Return whether a process listens on this TCP port (IPv4), from the tables of its network namespace."""

@@ -250,7 +250,7 @@ def kill_and_wait(processes: Iterable[Process], timeout: float = 10) -> None:
     victims = list(processes)
     for process in victims:
         process.send(signal.SIGKILL)
-    wait_until(lambda: not any(process.alive for process in victims), timeout, "killed processes are still there")
+    wait_until(lambda: not any(process.alive for process in victims), timeout, "killed processes are still running")
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, complaint: str) -> None:

@@ -33,11 +33,11 @@ PROGRAMS = {
 
 STAND_INS = (
     "hccn_tool, npu-smi, torch_npu with hccl, version files and /dev/davinci* are stand-ins; "
-    f"device NICs are held to {network.DEVICE_RATE}"
+    f"device NICs are limited to {network.DEVICE_RATE}"
 )
 GPU_STAND_INS = (
     "nvidia-smi, fabric manager, /proc/driver/nvidia, /dev/kmsg and all of /sys/bus/pci/devices are stand-ins: "
-    "there is no GPU to compute with"
+    "there is no real GPU"
 )
 
 
@@ -52,22 +52,22 @@ def up(spec: Spec, directory: Path) -> State:
     require_programs(spec)
     directory = directory.resolve()
     if set(":,\\") & set(str(directory)):
-        raise UsageError(
-            f"the lab cannot live in {directory}: no ':', ',' or '\\' in the path, overlay mounts take it apart."
-        )
+        raise UsageError(f"the lab cannot use {directory}: overlay mounts do not support ':', ',' or '\\' in a path.")
     if overlaid := next((place for place in OVERLAID if directory.is_relative_to(place)), None):
-        raise UsageError(f"the lab cannot live in {directory}: its hosts have an overlay of {overlaid}.")
+        raise UsageError(f"the lab cannot use {directory}: the hosts of the lab have an overlay of {overlaid}.")
     is_new = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"the lab cannot live in {directory}: {error.strerror}.") from None
+        raise UsageError(f"the lab cannot use {directory}: {error.strerror}.") from None
     with state.locked(directory):
         if (directory / state.FILE).exists():
-            raise UsageError(f"there is a lab in {directory} already; `preflight lab down --dir {directory}` ends it.")
+            raise UsageError(
+                f"there is already a lab in {directory}. To end it, run `preflight lab down --dir {directory}`."
+            )
         (directory / teardown.UNFINISHED).unlink(missing_ok=True)
         if occupied := next((name for name in teardown.WRITTEN if os.path.lexists(directory / name)), None):
-            raise UsageError(f"{directory / occupied} is there already: move it away, or give the lab another --dir.")
+            raise UsageError(f"{directory / occupied} already exists. Move it away, or choose another --dir.")
         lab = State(secrets.token_hex(2), spec, made_directory=is_new)
         while kernel.namespaces(lab.names.prefix):
             lab = replace(lab, id=secrets.token_hex(2))
@@ -77,7 +77,7 @@ def up(spec: Spec, directory: Path) -> State:
         except BaseException as error:
             teardown.take_down(teardown.Remains(directory, frozenset({lab.id}), is_new))
             if isinstance(error, OSError):  # a full disk, or no namespaces available
-                raise PreflightError(f"the lab could not be put up: {error}") from None
+                raise PreflightError(f"the lab could not start: {error}") from None
             raise
 
 
@@ -188,7 +188,9 @@ def device_address(netns: str, device: int) -> str | None:
 def require_root() -> None:
     """Raise UsageError unless this process may make namespaces."""
     if os.geteuid() != 0:
-        raise UsageError("the lab needs root: it makes network namespaces, mounts and a real sshd. Try sudo.")
+        raise UsageError(
+            "the lab needs root: it creates network namespaces and mounts, and runs a real sshd. Try sudo."
+        )
 
 
 def require_programs(spec: Spec) -> None:
@@ -203,4 +205,4 @@ def selected(hosts: Sequence[LabHost], name: str | None) -> LabHost:
     for host in hosts:
         if name in (None, host.name):
             return host
-    raise UsageError(f"the lab has no host {name!r}; it has {hosts[0].name} to {hosts[-1].name}.")
+    raise UsageError(f"the lab has no host {name!r}. Its hosts are {hosts[0].name} to {hosts[-1].name}.")

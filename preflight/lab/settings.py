@@ -35,10 +35,10 @@ def change(name: str, value: str, directory: Path) -> str:
     """Set one setting on all hosts and return one sentence. Raise UsageError for an unknown name or a wrong value."""
     require_root()
     if name not in SETTINGS:
-        raise UsageError(f"there is no setting {name!r}; there are {', '.join(SETTINGS)}.")
+        raise UsageError(f"there is no setting {name!r}. The settings are {', '.join(SETTINGS)}.")
     setting = SETTINGS[name]
     if not (value.isascii() and value.isdigit() and int(value) <= setting.most):
-        raise UsageError(f"{name} is a number from 0 to {setting.most}, not {value!r}.")
+        raise UsageError(f"{name} must be a number from 0 to {setting.most}, not {value!r}.")
     directory = directory.resolve()
     state.load(directory)
     with state.locked(directory):

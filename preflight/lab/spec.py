@@ -56,7 +56,7 @@ class Spec:
         yield self.product not in PRODUCTS, f"--product: {not_known(self.product)}"
         yield self.firewall not in FIREWALLS, f"--firewall must be one of {', '.join(FIREWALLS)}."
         yield self.fabric not in FABRICS, f"--fabric must be one of {', '.join(FABRICS)}."
-        yield self.product == "cpu" and self.devices > 0, "--product cpu takes --devices 0."
+        yield self.product == "cpu" and self.devices > 0, "--product cpu needs --devices 0."
         yield (
             self.is_gpu and self.devices > MAX_GPUS,
             f"an nvidia host of the lab has at most {MAX_GPUS} GPUs, not {self.devices}.",
@@ -80,11 +80,11 @@ class Spec:
         )
         yield (
             self.leaves > 1 and (self.fabric == "direct" or self.device_nics == 0),
-            "--leaves takes a switched fabric, and hosts with NPUs.",
+            "--leaves needs a switched fabric and hosts with NPUs.",
         )
         yield (
             re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", self.user) is None,
-            f"--user {self.user!r} is no name that a Linux account can have.",
+            f"--user {self.user!r} is not a valid Linux user name.",
         )
 
     @property

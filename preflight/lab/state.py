@@ -61,7 +61,9 @@ def load(directory: Path) -> State:
     try:
         text = (directory / FILE).read_text()
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"there is no lab in {directory}; `preflight lab up --dir {directory}` makes one.") from None
+        raise UsageError(
+            f"there is no lab in {directory}. To start one, run `preflight lab up --dir {directory}`."
+        ) from None
     try:
         data = json.loads(text)
         if data.pop("schema") != SCHEMA:
@@ -69,7 +71,9 @@ def load(directory: Path) -> State:
         spec, breaks = Spec(**data.pop("spec")), data.pop("breaks")
         return State(spec=spec, breaks=tuple(Break(**entry) for entry in breaks), **data)
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise UsageError(f"{directory / FILE} is not what `preflight lab up` wrote, so its lab is not known.") from None
+        raise UsageError(
+            f"{directory / FILE} was not written by `preflight lab up`, so the state of the lab is unknown."
+        ) from None
 
 
 @contextmanager

@@ -69,7 +69,8 @@ def take_down(remains: Remains) -> None:
             attempt(lambda name=name: _remove(directory / name))  # type: ignore[misc]
     if failures:
         raise PreflightError(
-            f"the lab in {directory} is not quite down: {failures[0]} Run `preflight lab down --dir {directory}` again."
+            f"the lab in {directory} is not completely down: {failures[0]} "
+            f"Run `preflight lab down --dir {directory}` again."
         )
     if remains.made_directory:
         with suppress(OSError):

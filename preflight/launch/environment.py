@@ -67,10 +67,10 @@ def _variables(job: LaunchedJob, place: JobHost) -> Iterator[Variable]:
         yield Variable(
             "GLOO_SOCKET_IFNAME",
             place.nic,
-            "the host NIC for CPU groups. Without it gloo takes the address of the host's name",
+            "the host NIC for CPU groups. Without it, gloo uses the address that the host name resolves to",
         )
     elif job.on_loopback:
-        yield Variable("GLOO_SOCKET_IFNAME", "lo", "keeps CPU groups on this host, whatever address its name has")
+        yield Variable("GLOO_SOCKET_IFNAME", "lo", "keeps CPU groups on this host, whatever its name resolves to")
 
 
 def _meeting(job: LaunchedJob) -> Iterator[Variable]:
@@ -87,7 +87,7 @@ def _devices(job: LaunchedJob, place: JobHost) -> Iterator[Variable]:
     name = _VISIBLE.get(job.cluster.product, "ASCEND_RT_VISIBLE_DEVICES")
     planned = tuple(device.index for device in job.planned[place.name].devices)
     if name and job.launcher is not JobLauncher.DEEPSPEED and place.devices != planned:  # DeepSpeed passes on --include
-        why = "the devices that the job sees. Within the job they are numbered from 0"
+        why = "the devices that the job sees, numbered from 0 within the job"
         yield Variable(name, ",".join(map(str, place.devices)), why)
 
 
@@ -95,7 +95,7 @@ def _hccl(job: LaunchedJob, place: JobHost) -> Iterator[Variable]:
     if job.launcher not in FROM_ONE_HOST and place.nic_address:
         yield Variable("HCCL_IF_IP", place.nic_address, "the address of this host's NIC, different on every host")
     for name, value in of_profile(job.cluster, place.nic).items():
-        yield Variable(name, value, _WHY.get(name, "from [host_setup] of the inventory"))
+        yield Variable(name, value, _WHY.get(name, "from [host_setup] in the inventory"))
     yield Variable(
         "HCCL_WHITELIST_DISABLE", "1", "disables the address whitelist, so that all hosts of the job may connect"
     )
@@ -143,7 +143,9 @@ def checked(pairs: list[str], product: Product, hosts: int) -> dict[str, str]:
         if not value.isprintable():
             raise UsageError(f"--env {name}: {value!r} has several lines or control characters")
         if name == "HCCL_IF_IP" and hosts > 1:
-            raise UsageError(f"--env {name}={value}: all {hosts} hosts would get it, but each needs its own")
+            raise UsageError(
+                f"--env {name}={value}: all {hosts} hosts would get this value, but each host needs its own"
+            )
         _refuse_value(name, value, product)
         variables[name] = value
     return variables

@@ -49,5 +49,7 @@ def _first_rank(server: Server, place: JobHost) -> int:
     if tuple(device.device_id for device in ranked) != place.devices:
         listed = ", ".join(str(device.device_id) for device in ranked)
         planned = ", ".join(map(str, place.devices))
-        raise UsageError(f"{place.name}: the rank table assigns ranks to devices {listed}, but the job to {planned}")
+        raise UsageError(
+            f"{place.name}: the rank table assigns ranks to devices {listed}, but the job uses devices {planned}"
+        )
     return ranked[0].rank

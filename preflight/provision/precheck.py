@@ -93,7 +93,7 @@ def taken(pings: Sequence[Ping], facts: ClusterFacts) -> tuple[str, ...]:
 
 def _answered(ping: Ping, holders: dict[IPv4Address, _Device]) -> str:
     holder = holders.get(IPv4Address(ping.address))
-    owner = f"device {holder.index} of {holder.host}" if holder else "no device of this inventory"
+    owner = f"device {holder.index} of {holder.host}" if holder else "no device in this inventory"
     return (
         f"{ping.address}, planned for {ping.peer}, is in use: it answers a ping from {ping.host}/{ping.device}. "
         f"Current owner: {owner}."

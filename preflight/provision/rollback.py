@@ -13,7 +13,7 @@ from preflight.provision.keeps import kept_values
 from preflight.transport.types import TransportError
 
 _HCCN_CONF = "/etc/hccn.conf"
-_PARTLY = "{host}: only preflight's part of {file} is undone, since the file was changed since"
+_PARTLY = "{host}: only preflight's part of {file} is undone, because the file has other changes now"
 
 
 @dataclass(frozen=True)

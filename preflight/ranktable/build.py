@@ -90,7 +90,7 @@ class _Findings:
 
 def _why_unseen(host: Host, facts: HostFacts | Unreachable | None) -> str:
     if isinstance(facts, HostFacts):
-        why = facts.hccn.error if isinstance(facts.hccn, Missing) else "its devices were not checked"
+        why = facts.hccn.error if isinstance(facts.hccn, Missing) else "the devices were not checked"
     else:
         why = facts.summary.removeprefix(f"{host.name}: ") if facts else "no facts were collected"
     return f"{host.name}: {why}"
@@ -100,7 +100,7 @@ def _super_pods(host: Host, facts: HostFacts, numbers: Sequence[int], findings: 
     """Return the place in its super-pod for each device that npu-smi has one for."""
     if not isinstance(facts.chips, Chips):
         why = facts.chips.error if isinstance(facts.chips, Missing) else "not checked"
-        findings.unseen.append(f"{host.name}: its super device ids: {why}")
+        findings.unseen.append(f"{host.name}: super device ids are unknown ({why})")
         return {}
     readings = {chip.device: chip.superpod for chip in facts.chips.chips}
     places: dict[int, SuperPod] = {}
@@ -134,10 +134,10 @@ def _devices(
 def _check_plan(device: str, address: Reading, planned: str, findings: _Findings) -> None:
     """Compare a device's address with the inventory."""
     if address.error:
-        findings.unseen.append(f"{device}: its address could not be read: {address.error}")
+        findings.unseen.append(f"{device}: address unknown ({address.error})")
     elif (address.value or "") != planned:
         has = f"has {address.value}" if address.value else "has no address"
-        findings.differences.append(f"{device} {has}, the inventory plans {planned}")
+        findings.differences.append(f"{device} {has}, but the inventory plans {planned}")
 
 
 def _pods_together(entries: Sequence[tuple[Server, SuperPod | None]]) -> list[tuple[Server, SuperPod | None]]:
@@ -157,10 +157,10 @@ def _table(version: str, entries: Sequence[tuple[Server, SuperPod | None]]) -> R
 
 def _check_addresses(cluster: Cluster, table: RankTable, findings: _Findings) -> None:
     """Add devices without an address to `lacking`, if the table needs their address."""
-    devices = why_addresses(table.version, len(table.servers), len(table.super_pods), cluster.product)
-    unread = {sentence.partition(": its address")[0] for sentence in findings.unseen}
+    condition = why_addresses(table.version, len(table.servers), len(table.super_pods), cluster.product)
+    unread = {sentence.partition(": address unknown")[0] for sentence in findings.unseen}
     names = {host.address: host.name for host in cluster.hosts}
-    for server, device in table.ranked_devices if devices else ():
+    for server, device in table.ranked_devices if condition else ():
         name = f"{names[server.id]}: device {device.device_id}"
         if not device.device_ip and name not in unread:
-            findings.lacking.append(f"{name} has no address, which {devices} have to have")
+            findings.lacking.append(f"{name} has no address. It is required {condition}")

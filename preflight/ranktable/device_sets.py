@@ -21,22 +21,24 @@ def device_set_problems(product: Product | None, servers: Sequence[DeviceSet]) -
     if product is not None and len(counts) > 1:
         usual = max(counts, key=lambda number: (counts[number], number))
         path, name, devices = next(server for server in servers if len(server[2]) != usual)
-        text = f"{name} has {len(devices)} devices, others have {usual}"
+        text = f"{name} has {len(devices)} devices, but other servers have {usual}"
         if product is Product.ATLAS_A1:
-            yield TableProblem("device-set", f"{text}: Atlas A1 takes the same number from each server", path)
+            yield TableProblem("device-set", f"{text}. Atlas A1 requires the same number on each server", path)
         else:
-            yield TableProblem("device-set", f"{text}: the same number of each is recommended", path, warning=True)
+            yield TableProblem(
+                "device-set", f"{text}. The same number on each server is recommended", path, warning=True
+            )
 
 
 def _atlas_a1_problems(servers: Sequence[DeviceSet]) -> Iterator[TableProblem]:
     for path, name, devices in servers:
         listed = ", ".join(map(str, devices))
         if len(devices) not in _COUNTS:
-            text = f"{name}: {len(devices)} devices ({listed}): Atlas A1 takes 1, 2, 4 or 8 of a server"
+            text = f"{name} has {len(devices)} devices ({listed}). Atlas A1 supports 1, 2, 4 or 8 per server"
             yield TableProblem("device-set", text, path)
         elif len(devices) in (2, 4) and len({device // _RING for device in devices}) > 1:
-            text = f"{name}: devices {listed}: on Atlas A1, 2 or 4 devices are all of 0-3, or all of 4-7"
+            text = f"{name} has devices {listed}. On Atlas A1, 2 or 4 devices must be all in 0-3 or all in 4-7"
             yield TableProblem("device-set", text, path)
     if len(servers) > 1 and all(len(devices) < 2 * _RING for _, _, devices in servers):
-        text = "several servers with fewer than 8 devices each: HCCL's guide allows it, MindSpore's tutorial does not"
+        text = "all servers have fewer than 8 devices. HCCL's guide allows this, but MindSpore's tutorial does not"
         yield TableProblem("device-set", text, servers[0][0], warning=True)

@@ -87,9 +87,9 @@ def _servers_without_host(
             continue
         name = f"server {server.id} ({_ranks(server)})"
         if unknown:
-            yield f"{name}: whether it is {unknown}, of which no address is seen"
+            yield f"{name} may be {unknown}, whose addresses are unknown"
         else:
-            text = f"{name} is no host of the inventory"
+            text = f"{name} is not a host in the inventory"
             yield HostDifference("server", text, (*server.path, "server_id"), server=server.id)
 
 
@@ -99,7 +99,7 @@ def _host_findings(
     if not isinstance(facts, HostFacts):
         yield f"{host.name}: {facts.summary.removeprefix(f'{host.name}: ') if facts else 'no facts were collected'}"
     elif server is None:
-        text = f"{host.name} ({host.address}) is not in the table: no server has one of its addresses"
+        text = f"{host.name} ({host.address}) is not in the table. No server has an address of this host"
         yield HostDifference("server", text, ("server_list",), host=host.name)
     else:
         comparison = _ServerComparison(host, server, facts)
@@ -123,8 +123,8 @@ def _super_pods(
         example, usual = first.setdefault(pod.id, (host, live))
         if live != usual:
             text = (
-                f"server {server.id}: the table has it in super-pod {pod.id} with {example}, but {host} is in "
-                f"super-pod {live}, and {example} in {usual}"
+                f"server {server.id}: the table puts {host} and {example} into super-pod {pod.id}, but {host} is in "
+                f"super-pod {live} and {example} in super-pod {usual}"
             )
             yield HostDifference(
                 "super-pod", text, pod.path, host=host, server=server.id, listed=pod.id, live=str(live)
@@ -144,13 +144,13 @@ def _copies(digest: str, host_facts: _FactsOfHosts) -> Iterator[_Finding]:
     jobs = {host: facts.job for host, facts in host_facts.items() if isinstance(facts, HostFacts)}
     for host, job in jobs.items():
         if isinstance(job, Missing):
-            yield f"{host}: the rank table of its jobs: {job.error}"
+            yield f"{host}: the jobs' rank table is unknown ({job.error})"
     files = dict(_table_files(jobs))
     digests = {host: file.digest if file else "" for host, (_, file) in files.items()}
     nowhere = digest not in digests.values()
     for host, (path, file) in files.items():
         if digests[host] != digest:
-            text = f"{host}: {_VARIABLE}={path} is {_copy(file)}" + ("; no host has this one" if nowhere else "")
+            text = f"{host}: {_VARIABLE}={path} {_copy(file)}" + (". No host has this table" if nowhere else "")
             live = digests[host]
             yield HostDifference("copy", text, (), host=host, listed=digest, live=live, warning=nowhere)
 
@@ -164,12 +164,12 @@ def _table_files(jobs: Mapping[str, Job | Missing | None]) -> Iterator[tuple[str
 
 def _copy(file: SeenFile | None) -> str:
     if file and file.digest:
-        return f"another table (sha256 {file.digest[:12]}…)"
-    return f"no table that can be read ({_state(file)})"
+        return f"is a different table (sha256 {file.digest[:12]}…)"
+    return f"cannot be read ({_state(file)})"
 
 
 def _state(file: SeenFile | None) -> str:
-    return "it was not checked" if file is None else file.error or file.kind
+    return "not checked" if file is None else file.error or file.kind
 
 
 def _ranks(server: Server) -> str:
@@ -191,7 +191,7 @@ class _ServerComparison:
         live = {device.index for device in devices}
         listed = {device.device_id: device for device in self.server.devices}
         for number in sorted(live - set(listed)):
-            text = f"{self.host.name}: device {number} has no rank (server {self.server.id})"
+            text = f"{self.host.name}: device {number} has no rank in the table (server {self.server.id})"
             path = (*self.server.path, "device")
             yield self._place(HostDifference("device", text, path, device=number, warning=True))
         for number in sorted(set(listed) - live):
@@ -200,7 +200,7 @@ class _ServerComparison:
     def addresses(self) -> Iterator[_Finding]:
         hccn = self.facts.hccn
         if not isinstance(hccn, Hccn):
-            yield f"{self.host.name}: device addresses: {_why(hccn)}"
+            yield f"{self.host.name}: device addresses are unknown ({_why(hccn)})"
             return
         for device, address in other_addresses(self.server, hccn):
             yield self._other_value(device, "device_ip", address)
@@ -217,7 +217,7 @@ class _ServerComparison:
         if table.version != "1.2":
             return
         if not isinstance(self.facts.chips, Chips):
-            yield f"{self.host.name}: super device ids: {_why(self.facts.chips)}"
+            yield f"{self.host.name}: super device ids are unknown ({_why(self.facts.chips)})"
             return
         readings = {chip.device: chip.superpod for chip in self.facts.chips.chips}
         for device in self.server.devices:
@@ -238,7 +238,7 @@ class _ServerComparison:
     def _other_value(self, device: RankedDevice, key: str, live: str) -> HostDifference:
         listed = getattr(device, key) or "none"
         return self._difference(
-            device, key, live, f"the table has {key} {listed}, {self.host.name} has {live or 'none'}"
+            device, key, live, f"the table has {key} {listed}, but {self.host.name} has {live or 'none'}"
         )
 
     def _difference(self, device: RankedDevice, key: str, live: str, text: str) -> HostDifference:

@@ -8,7 +8,7 @@ from preflight.ranktable.read import Reading
 from preflight.ranktable.rules import judge
 from preflight.ranktable.types import RankTable, TableProblem, rank_problem
 
-_PROFILE = "[host_setup] of the inventory"
+_PROFILE = "[host_setup] in the inventory"
 
 
 def judge_planned(reading: Reading, cluster: Cluster) -> tuple[TableProblem, ...]:
@@ -36,5 +36,5 @@ def devices_beyond(table: RankTable, cluster: Cluster) -> Iterator[TableProblem]
         count = next((counts[name] for name in sorted(server.names) if name in counts), largest)
         for device in server.devices:
             if 0 < count <= device.device_id:
-                text = f": by the inventory such a server has the devices 0 to {count - 1}"
+                text = f": according to the inventory, such a server has devices 0 to {count - 1}"
                 yield rank_problem("device", server, device, "device_id", text)

@@ -80,16 +80,18 @@ class _TableReader:
 
     def table(self, value: Any) -> RankTable:
         if not isinstance(value, dict):
-            raise _FormError((), f"this is no rank table: it is {_kind(value)}, not an object")
+            raise _FormError((), f"this is not a rank table. It is {_kind(value)}, not an object")
         if "version" not in value and "group_list" in value:
             return self._group_list(value)
         if "version" not in value:
-            raise _FormError((), "this is no rank table: it has neither version nor group_list")
+            raise _FormError((), "this is not a rank table. It has neither version nor group_list")
         version = value["version"]
         if not isinstance(version, str):
-            raise _FormError(("version",), f"version is {quote(str(version))}, {_kind(version)}: it has to be a string")
+            raise _FormError(("version",), f"version is {quote(str(version))}, {_kind(version)}. It must be a string")
         if version not in VERSIONS:
-            raise _FormError(("version",), f"version {quote(version)} is not read, only {', '.join(VERSIONS)}")
+            raise _FormError(
+                ("version",), f"version {quote(version)} is not supported. Use one of {', '.join(VERSIONS)}"
+            )
         return self._rank_list(value) if version == "2.0" else self._server_list(value, version)
 
     def _server_list(self, table: _Entry, version: str) -> RankTable:
@@ -165,7 +167,7 @@ class _TableReader:
         value = entry[key]
         text = value if isinstance(value, str) else str(value) if type(value) is int else ""
         if not re.fullmatch(r"[0-9]{1,9}", text):
-            raise _FormError(place, f"{format_path(place)} is {quote(str(value))}, which is no number")
+            raise _FormError(place, f"{format_path(place)} is {quote(str(value))}, not a number")
         if isinstance(value, str) is self.numbers:
             self._add_wrong_kind(value, place)
         return int(text)
@@ -184,7 +186,7 @@ class _TableReader:
 
     def _add_wrong_kind(self, value: Any, place: Path) -> None:
         expected = f"the number {int(value)}" if self.numbers and str(value).isdigit() else f'the string "{value}"'
-        text = f"{format_path(place)} is {_kind(value)}: it has to be {expected}, as all numbers of this version"
+        text = f"{format_path(place)} is {_kind(value)}. In this version, it must be {expected}"
         self.problems.append(TableProblem("strings", text, place))
 
 

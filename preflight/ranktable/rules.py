@@ -54,9 +54,9 @@ def judge(reading: Reading, product: Product | None = None) -> tuple[TableProble
 
 def status(reading: Reading) -> Iterator[TableProblem]:
     if reading.status is None and reading.table is not None:
-        yield TableProblem("status", "status is missing: it has to be 'completed'", ("status",))
+        yield TableProblem("status", "status is missing. It must be 'completed'", ("status",))
     elif reading.status not in (None, "completed"):
-        text = f"status is {quote(str(reading.status))} instead of 'completed': the table is not finished"
+        text = f"status is {quote(str(reading.status))}, so the table is incomplete. It must be 'completed'"
         yield TableProblem("status", text, ("status",))
 
 
@@ -66,7 +66,7 @@ def version(table: RankTable, product: Product | None) -> Iterator[TableProblem]
     if versions and table.version not in versions:
         form = "a group_list" if table.version == OLD else f"version {table.version}"
         accepted = " or ".join(version for version in versions if version != OLD)
-        text = f"the table is {form}, which {product} does not take, but version {accepted}"
+        text = f"the table is {form}, which {product} does not support. Use version {accepted}"
         yield TableProblem("version", text, ("version",))
 
 
@@ -75,9 +75,9 @@ def counts(table: RankTable) -> Iterator[TableProblem]:
     for count in table.counts:
         name = format_path(count.path)
         if count.given is None and not (table.version == "1.2" and count.what == "server_count"):
-            yield TableProblem("count", f"{name} is missing: there are {count.counted}", count.path)
+            yield TableProblem("count", f"{name} is missing. It must be {count.counted}", count.path)
         elif count.given not in (None, count.counted):
-            yield TableProblem("count", f"{name} is {count.given}, and there are {count.counted}", count.path)
+            yield TableProblem("count", f"{name} is {count.given}, but must be {count.counted}", count.path)
 
 
 def server_ids(table: RankTable) -> Iterator[TableProblem]:
@@ -96,12 +96,12 @@ def server_ids(table: RankTable) -> Iterator[TableProblem]:
             yield TableProblem("server-id", text, path)
         elif server.id in first and table.version != OLD:
             servers = f"{format_path(first[server.id].path)} and {format_path(server.path)}"
-            yield TableProblem("server-id", f"server_id {server.id} is given twice: {servers}", path)
+            yield TableProblem("server-id", f"server_id {server.id} occurs twice, in {servers}", path)
         elif server.id.startswith("127."):
-            text = f"server_id {server.id} is an address of the loopback"
+            text = f"server_id {server.id} is a loopback address"
             yield TableProblem("server-id", text, path, warning=True)
         elif _PLACEHOLDER.fullmatch(server.id) and ip(server.id) is None:
-            text = f"server_id {quote(server.id)} is no address, but what a manual may have in the place of one"
+            text = f"server_id {quote(server.id)} looks like a placeholder from a manual, not an address"
             yield TableProblem("server-id", text, path, warning=True)
         first.setdefault(server.id, server)
 
@@ -109,14 +109,14 @@ def server_ids(table: RankTable) -> Iterator[TableProblem]:
 def device_ids(table: RankTable) -> Iterator[TableProblem]:
     for server, device in table.ranked_devices:
         if device.device_id > _LAST_DEVICE:
-            text = f": the last device that a server can have is {_LAST_DEVICE}"
+            text = f": the highest device number on a server is {_LAST_DEVICE}"
             yield replace(rank_problem("device", server, device, "device_id", text), warning=True)
 
 
 def host_ips(table: RankTable) -> Iterator[TableProblem]:
     for server in table.servers:
         if server.host_ip and ip(server.host_ip) is None:
-            text = f"server {server.id}: host_ip {quote(server.host_ip)} is no address"
+            text = f"server {server.id}: host_ip {quote(server.host_ip)} is not an address"
             yield TableProblem("host-ip", text, (*server.path, "host_ip"))
 
 
@@ -127,10 +127,10 @@ def ranks(table: RankTable) -> Iterator[TableProblem]:
     entries += [(rank.rank, f"rank {rank.rank} (device {rank.device_id})", rank.path) for rank in table.ranks]
     for rank, name, path in entries:
         if rank in first:
-            text = f"{name}: rank_id {rank} is also that of {first[rank]}"
+            text = f"{name}: rank_id {rank} is also used by {first[rank]}"
             yield TableProblem("rank", text, (*path, "rank_id"), rank=rank)
         elif rank >= len(entries):
-            text = f"{name}: rank_id {rank} is not in 0-{len(entries) - 1}, though there are {len(entries)} ranks"
+            text = f"{name}: rank_id {rank} is not in 0-{len(entries) - 1}, the range for {len(entries)} ranks"
             yield TableProblem("rank", text, (*path, "rank_id"), rank=rank)
         first.setdefault(rank, name)
 
@@ -142,8 +142,8 @@ def interleaved(table: RankTable) -> Iterator[TableProblem]:
     for server, device in _sound_ranks(table):
         if server.id in last and before and before[0].id != server.id:
             text = (
-                f": the ranks of servers must not interleave: server {server.id} has rank {last[server.id]}, too, "
-                f"and rank {before[1].rank} between them is of server {before[0].id}"
+                f": the ranks of a server must be consecutive. Server {server.id} also has rank {last[server.id]}, "
+                f"but rank {before[1].rank} in between belongs to server {before[0].id}"
             )
             yield rank_problem("interleaved", server, device, "rank_id", text)
         last[server.id] = device.rank
@@ -160,7 +160,10 @@ def mindspore_order(table: RankTable) -> Iterator[TableProblem]:
     for before, after in pairwise(dict.fromkeys(server.id for server, _ in _sound_ranks(table))):
         if after < before:
             server = next(server for server in table.servers if server.id == after)
-            text = f"server {after} has its ranks after server {before}: MindSpore wants the lexical order of server_id"
+            text = (
+                f"the ranks of server {after} follow those of server {before}, "
+                "but MindSpore needs servers in the lexical order of server_id"
+            )
             yield TableProblem("order", text, (*server.path, "server_id"), warning=True)
             return
 
@@ -182,8 +185,8 @@ def shared_devices(table: RankTable, product: Product | None) -> Iterator[TableP
         for number in _devices_of_several(server) if product is Product.ATLAS_A1 else shared(server):
             first, *_, last = (device for device in server.devices if device.device_id == number)
             a1 = product is Product.ATLAS_A1
-            why = "Atlas A1 takes one a device" if a1 else "they have no device_port of their own"
-            text = f": the device is also that of rank {first.rank}, and {why}"
+            rule = "Atlas A1 supports one rank per device" if a1 else "Each rank on a device needs its own device_port"
+            text = f": rank {first.rank} uses the same device. {rule}"
             yield rank_problem("device", server, last, "device_id", text)
 
 
@@ -206,18 +209,18 @@ def addresses(table: RankTable) -> Iterator[TableProblem]:
             continue
         address = ip(device.device_ip)
         if address is None:
-            text = f": device_ip {quote(device.device_ip)} is no address"
+            text = f": device_ip {quote(device.device_ip)} is not an address"
             yield rank_problem("device-ip", server, device, "device_ip", text)
             continue
         owner = first.setdefault(address, (server, device))
         if (owner[0].id, owner[1].device_id) != (server.id, device.device_id):
-            text = f": device_ip {device.device_ip} is also that of {format_rank(*owner)}"
+            text = f": device_ip {device.device_ip} is also used by {format_rank(*owner)}"
             yield rank_problem("device-ip", server, device, "device_ip", text)
         usual, example = next(iter(first.items()))
         if address.version != usual.version:
             text = (
-                f": device_ip {device.device_ip} is of IPv{address.version}, that of {format_rank(*example)} of "
-                f"IPv{usual.version}: all are of one family"
+                f": device_ip {device.device_ip} is an IPv{address.version} address, but {format_rank(*example)} has "
+                f"an IPv{usual.version} address. All addresses must be of the same family"
             )
             yield rank_problem("device-ip", server, device, "device_ip", text)
 
@@ -230,21 +233,21 @@ def ip(text: str) -> IPAddress | None:
 
 
 def addresses_needed(table: RankTable, product: Product | None) -> Iterator[TableProblem]:
-    if devices := why_addresses(table.version, len(table.servers), len(table.super_pods), product):
+    if condition := why_addresses(table.version, len(table.servers), len(table.super_pods), product):
         for server, device in table.ranked_devices:
             if not device.device_ip:
-                yield rank_problem("device-ip", server, device, "", f" has no device_ip, which {devices} have to have")
+                yield rank_problem("device-ip", server, device, "", f" has no device_ip. It is required {condition}")
 
 
 def why_addresses(version: str, servers: int, super_pods: int, product: Product | None) -> str:
-    """Return the devices that need an address in the table, as words, or nothing if none does."""
+    """Return the condition that makes device addresses necessary in the table, as words, or nothing."""
     if version == OLD:
-        return "those of a group_list"
+        return "in a group_list"
     if product is Product.ATLAS_A1:
-        return "those of Atlas A1"
+        return "on Atlas A1"
     if version == "1.0" and servers > 1:
-        return "devices of several servers"
-    return "devices of several super-pods" if version == "1.2" and super_pods > 1 else ""
+        return "for more than one server"
+    return "for more than one super-pod" if version == "1.2" and super_pods > 1 else ""
 
 
 def ports(table: RankTable) -> Iterator[TableProblem]:
@@ -259,13 +262,13 @@ def ports(table: RankTable) -> Iterator[TableProblem]:
             yield from _port_ranges(server, device)
             owner = owners.setdefault(device.host_port, device)
             if device.host_port and owner is not device:
-                text = f": host_port {device.host_port} is also that of rank {owner.rank}"
+                text = f": host_port {device.host_port} is also used by rank {owner.rank}"
                 yield rank_problem("port", server, device, "host_port", text)
             backup = main.get(device.backup_device_ip)
             if backup and device.backup_device_port == backup.device_port:
                 text = (
-                    f": backup_device_port {device.backup_device_port} is also the device_port of rank {backup.rank}, "
-                    f"which has the backup_device_ip {backup.device_ip}"
+                    f": backup_device_port {device.backup_device_port} must differ from the device_port of rank "
+                    f"{backup.rank}, because both use the address {backup.device_ip}"
                 )
                 yield rank_problem("port", server, device, "backup_device_port", text)
 
@@ -285,9 +288,9 @@ def addresses_of_ranks(table: RankTable) -> Iterator[TableProblem]:
             version = {"IPV4": 4, "IPV6": 6}.get(address.type)
             parsed = ip(address.value)
             if not address.value or (version and (parsed is None or parsed.version != version)):
-                problem = f"is no address of type {quote(address.type)}"
+                problem = f"is not an address of type {quote(address.type)}"
             elif (owner := first.setdefault((address.type, address.value), rank.rank)) != rank.rank:
-                problem = f"is also one of rank {owner}"
+                problem = f"is also an address of rank {owner}"
             else:
                 continue
             text = f"rank {rank.rank}: addr {quote(address.value)} {problem}"
@@ -297,10 +300,10 @@ def addresses_of_ranks(table: RankTable) -> Iterator[TableProblem]:
 def empty(table: RankTable) -> Iterator[TableProblem]:
     if not table.size:
         key = {"2.0": "rank_list", OLD: "group_list"}.get(table.version, "server_list")
-        yield TableProblem("rank", "the table names no device", (key,))
+        yield TableProblem("rank", "the table has no devices", (key,))
     for server in table.servers:
         if not server.devices and table.size:
-            yield TableProblem("rank", f"server {server.id} has no device", (*server.path, "device"))
+            yield TableProblem("rank", f"server {server.id} has no devices", (*server.path, "device"))
 
 
 def device_sets(table: RankTable, product: Product | None) -> Iterator[TableProblem]:

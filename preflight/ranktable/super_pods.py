@@ -33,19 +33,19 @@ def super_device_ids(table: RankTable) -> Iterator[TableProblem]:
     first: dict[tuple[str | None, str], tuple[Server, RankedDevice]] = {}
     for server in table.servers:
         for device in without_sdid(server):
-            text = " has no super_device_id, which version 1.2 wants of every device"
+            text = " has no super_device_id, which version 1.2 requires for every device"
             yield rank_problem("sdid", server, device, "", text)
         for device in server.devices:
             sdid = device.super_device_id
             if not sdid:
                 continue
             if not (sdid.isascii() and sdid.isdigit()):
-                text = f": super_device_id {quote(sdid)} is no number"
+                text = f": super_device_id {quote(sdid)} is not a number"
                 yield rank_problem("sdid", server, device, "super_device_id", text)
                 continue
             owner = first.setdefault((pod_of.get(server.id), sdid), (server, device))
             if (owner[0].id, owner[1].device_id) != (server.id, device.device_id):
-                text = f": super_device_id {sdid} is also that of {format_rank(*owner)}, in the same super-pod"
+                text = f": super_device_id {sdid} is also used by {format_rank(*owner)} in the same super-pod"
                 yield rank_problem("sdid", server, device, "super_device_id", text)
 
 
@@ -54,7 +54,7 @@ def super_pods(table: RankTable) -> Iterator[TableProblem]:
     if table.version != "1.2":
         return
     if not table.super_pods:
-        text = "super_pod_list is missing or empty: version 1.2 wants every server in one"
+        text = "super_pod_list is missing or empty. In version 1.2, every server must be in a super-pod"
         yield TableProblem("super-pod", text, ())
         return
     servers = {server.id for server in table.servers}
@@ -65,7 +65,7 @@ def super_pods(table: RankTable) -> Iterator[TableProblem]:
             text = f"{format_path(pod.path)} has no super_pod_id"
             yield TableProblem("super-pod", text, (*pod.path, "super_pod_id"))
         elif pod.id in ids:
-            text = f"super_pod_id {pod.id} is given twice"
+            text = f"super_pod_id {pod.id} occurs twice"
             yield TableProblem("super-pod", text, (*pod.path, "super_pod_id"))
         ids.add(pod.id)
         yield from _pod_servers(pod, servers, homes)
@@ -79,10 +79,10 @@ def _pod_servers(pod: SuperPodEntry, servers: set[str], homes: dict[str, SuperPo
     for number, name in enumerate(pod.servers):
         path = (*pod.path, "server_list", number, "server_id")
         if name not in servers:
-            text = f"super-pod {pod.id} names server {quote(name)}, which server_list does not have"
+            text = f"super-pod {pod.id} lists server {quote(name)}, which is not in server_list"
             yield TableProblem("super-pod", text, path)
         elif name in homes:
-            text = f"super-pod {pod.id} names server {name}, which is in super-pod {homes[name].id} already"
+            text = f"super-pod {pod.id} lists server {name}, which is already in super-pod {homes[name].id}"
             yield TableProblem("super-pod", text, path)
         homes.setdefault(name, pod)
 
@@ -96,8 +96,8 @@ def interleaved_pods(table: RankTable) -> Iterator[TableProblem]:
         pod = pod_of.get(server.id, "")
         if pod and pod in last and pod != before:
             text = (
-                f"server {server.id} of super-pod {pod} stands apart from {last[pod]} of the same: servers of a "
-                "super-pod are listed together"
+                f"servers {last[pod]} and {server.id} are in super-pod {pod}, but a server of another super-pod is "
+                "between them. List the servers of each super-pod together"
             )
             yield TableProblem("super-pod", text, (*server.path, "server_id"))
         before = pod or before

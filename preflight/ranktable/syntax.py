@@ -17,7 +17,7 @@ class NotJsonError(Exception):
 
     def __init__(self, why: str, offset: int | None = None) -> None:
         super().__init__(why)
-        self.problem = TableProblem("json", f"it is no JSON: {why}", offset=offset)
+        self.problem = TableProblem("json", f"not valid JSON: {why}", offset=offset)
 
 
 def parse(text: str) -> tuple[Any, tuple[TableProblem, ...]]:
@@ -62,7 +62,7 @@ def position(text: str, offset: int) -> tuple[int, int]:
 
 
 def _reject_constant(word: str) -> NoReturn:
-    raise NotJsonError(f"{word} is no number there")
+    raise NotJsonError(f"{word} is not a JSON number")
 
 
 def _explain(text: str, error: json.JSONDecodeError) -> NotJsonError:
@@ -71,15 +71,15 @@ def _explain(text: str, error: json.JSONDecodeError) -> NotJsonError:
     if not text.strip():
         why = "the file is empty"
     elif text.startswith("\ufeff"):
-        why = "it begins with a byte order mark, which not every reader accepts. Save it as UTF-8 without one"
+        why = "the file begins with a byte order mark, which some readers reject. Save it as UTF-8 without this mark"
     elif _COMMENT.match(after):
-        why = f"a comment, {quote(after)}: the comments that manuals show must be taken out"
+        why = f"JSON has no comments. Remove {quote(after)}"
     elif after.startswith(("]", "}")) and before.endswith(","):
-        why, offset = "a comma with nothing after it", len(before) - 1
+        why, offset = "nothing follows the comma", len(before) - 1
     elif after.startswith("..."):
-        why = "'...': a manual's dots, in place of values that it leaves out"
+        why = "'...' is a placeholder for values. Write all values"
     else:
-        actual = f", found {quote(after)}" if after else ", and the text ends here"
+        actual = f", found {quote(after)}" if after else ", but the text ends here"
         why = f"{error.msg[:1].lower()}{error.msg[1:]}{actual}"
     return NotJsonError(why, offset)
 
@@ -120,5 +120,5 @@ def _repeated_keys(text: str) -> Iterator[TableProblem]:
             continue
         if path in keys:
             repeated.add(path)
-            yield TableProblem("json", f"{format_path(path)} is given twice; the last one counts", offset=offset)
+            yield TableProblem("json", f"{format_path(path)} occurs twice. The last value counts", offset=offset)
         keys.add(path)

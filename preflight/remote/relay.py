@@ -246,7 +246,9 @@ def call_back(addresses, nonce, key):
             os.dup2(connection.fileno(), 2)
             return
         except OSError as error:
-            os.write(2, ("%s: no way to the controller at %s: %s\n" % (socket.gethostname(), address, error)).encode())
+            os.write(
+                2, ("%s: cannot reach the controller at %s: %s\n" % (socket.gethostname(), address, error)).encode()
+            )
     raise SystemExit(NO_HOST if key else 1)
 
 

@@ -155,7 +155,7 @@ def test_a_refusal_says_what_to_do(lab: LabHandle) -> None:
     done = configure(lab, inventory=amp)
     assert done.returncode == 1
     said = " ".join(done.stdout.split())
-    assert "another device of this host has the address, or the driver uses its range. Plan another address" in said
+    assert "another device on this host has the address, or the driver reserves its range. Set another" in said
     assert "The ip address configured is conflicted!" in said
 
 

@@ -103,4 +103,4 @@ def test_unsetting_an_address_says_that_no_command_does_it(host: LocalHost, devi
     (devices / "ip").write_text("ipaddr:10.0.0.1\nnetmask:255.255.255.0\n")
     answer = host.apply(change("device-address", 0, "10.0.0.1/24", None))
     assert states(answer) == ["failed"]
-    assert "hccn_tool cannot unset the ip; device 0 keeps it" in answer["results"][0]["message"]
+    assert "hccn_tool cannot remove the ip. Device 0 keeps this setting" in answer["results"][0]["message"]

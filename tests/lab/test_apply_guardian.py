@@ -238,7 +238,7 @@ def test_a_confirmation_that_another_run_came_before_writes_nothing(netns: Local
     kept = [change("file", netns.journal.parent / "nftables.nft", None, RULE, "firewall")]
     netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"))
     (netns.watch / "r1.verdict").symlink_to("confirmed")
-    assert "was put in order" in netns.ask(action="recover", run="r2", patience=5)["recovered"]
+    assert "has been cleaned up" in netns.ask(action="recover", run="r2", patience=5)["recovered"]
     answer = netns.confirm(kept=kept)
     assert (answer["verdict"], states(answer)) == ("confirmed", ["failed"])
     assert "run the same command again" in answer["results"][0]["message"]
@@ -280,7 +280,7 @@ def test_a_run_that_is_being_confirmed_is_at_work(netns: LocalHost) -> None:
         assert netns.ask(action="undo-of", run="r1")["at_work"] == "a test"
         assert journal.read_bytes() == there
     assert netns.ask(action="undo-of", run="r1")["at_work"] == ""
-    assert "was put in order" in netns.ask(action="recover", run="r2")["recovered"]
+    assert "has been cleaned up" in netns.ask(action="recover", run="r2")["recovered"]
 
 
 # Nothing that goes wrong keeps a host shut: faults of the guardians, of the tools, and of other programs meanwhile.
@@ -380,7 +380,7 @@ def test_where_the_chain_is_gone_there_is_nothing_to_take_back(
     assert netns.confirm() == TAKEN_BACK
     assert netns.undo_of() == []
     (end,) = [event for event in netns.events() if event["event"] == "end" and "undo" in event]
-    assert end["message"] == f"nothing is left to take back: there is no chain {CHAIN}"
+    assert end["message"] == f"nothing is left to undo: there is no chain {CHAIN}"
     assert states(netns.apply(change("nft-rules", CHAIN, *ours, "firewall"), run="r2")) == ["failed"]
 
 

@@ -125,7 +125,7 @@ def test_a_tool_that_a_killed_program_leaves_behind_holds_the_lock(netns: LocalH
     assert reserved(netns) == ""
     next_run = netns.start({"action": "recover", "run": "r3", "patience": 20})
     fifo.write_text("")
-    assert "was put in order" in answer_of(next_run)["recovered"]
+    assert "has been cleaned up" in answer_of(next_run)["recovered"]
     assert state.read_text() == "disabled\n"
     assert [back["before"] for back in netns.undo_of()] == ["disabled"]
 
@@ -171,7 +171,7 @@ def test_a_step_whose_end_does_not_fit_into_the_journal_is_taken_back_all_the_sa
     assert states(host.apply(change("file", path, "old", "new" * 80))) == ["failed"]
     host.inside = ()
     assert path.read_text() == "new" * 80, "it was written, and the disk was full then"
-    assert "was put in order" in host.ask(action="recover", run="r2", patience=0)["recovered"]
+    assert "has been cleaned up" in host.ask(action="recover", run="r2", patience=0)["recovered"]
     (back,) = host.undo_of()
     assert (back["target"], back["after"]) == (str(path), "old")
     assert states(host.apply(back, run="r2")) == ["done"]
@@ -185,7 +185,7 @@ def test_a_journal_whose_last_line_was_cut_can_be_gone_on_with(host: LocalHost, 
     lines = (host.journal / "r1.jsonl").read_bytes().splitlines(keepends=True)
     (host.journal / "r1.jsonl").write_bytes(b"".join(lines[:2]) + lines[2][:20])  # the host went down
     (host.journal / "open").symlink_to("r1")
-    assert "was put in order" in host.ask(action="recover", run="r2", patience=0)["recovered"]
+    assert "has been cleaned up" in host.ask(action="recover", run="r2", patience=0)["recovered"]
     assert [event["event"] for event in journal_of(host)] == ["start", "begin", "end", "finish"]
     assert [back["after"] for back in host.undo_of()] == ["old"]
 
@@ -204,7 +204,7 @@ def test_a_plan_made_before_the_host_was_put_in_order_is_not_carried_out(host: L
     (host.journal / "open").symlink_to("r1")
     (host.journal / "r1.jsonl").write_text("".join((host.journal / "r1.jsonl").read_text().splitlines(True)[:2]))
     answer = host.apply(change("file", tmp_path / "b", None, "1"), run="r2")
-    assert "was put in order; the plan was made before that: run the same command again" in answer["error"]
+    assert "has been cleaned up. The plan is older than that, so run the same command again" in answer["error"]
     assert not (tmp_path / "b").exists()
     assert states(host.apply(change("file", tmp_path / "b", None, "1"), run="r2")) == ["done"]
 

@@ -216,7 +216,7 @@ def test_our_rules_go_in_at_the_top_and_replace_only_ours(netns: LocalHost) -> N
 def test_a_chain_that_is_not_there_fails_in_words(netns: LocalHost) -> None:
     answer = netns.apply(change("nft-rules", CHAIN, None, RULE))
     assert states(answer) == ["failed"]
-    assert answer["results"][0]["message"] == f"could not be read: there is no chain {CHAIN}"
+    assert answer["results"][0]["message"] == f"cannot read the current value: there is no chain {CHAIN}"
 
 
 def test_a_chain_of_iptables_comes_back_whole_or_not_at_all(netns: LocalHost) -> None:

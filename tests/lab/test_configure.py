@@ -242,7 +242,7 @@ def test_a_rule_that_preflight_never_makes_is_refused_by_the_host(fresh: LabHand
     finally:
         transport.close()
     assert result.state is StepState.FAILED
-    assert "is no rule of ours" in result.message
+    assert "is not a rule of preflight" in result.message
     assert on(fresh, "node01", "nft list ruleset") == before
 
 

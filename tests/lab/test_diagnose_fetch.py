@@ -76,7 +76,7 @@ def test_of_files_that_are_named_the_end_comes_and_what_is_no_file_does_not(lab:
     assert [(seen["rank"], seen["host"]) for seen in stale["seen"]] == [(1, None)], "a launcher's, of all hosts"
     why = {one["file"]: one["why"] for one in found["unread"]}
     assert why["node02:/tmp/job/b.log"] == "a link"
-    assert why["node02:/tmp/job/c.log"] == "no ordinary file"
+    assert why["node02:/tmp/job/c.log"] == "not a regular file"
     assert why["/nowhere/*.log"] == "no file matches on any host"
     assert why["node02:/tmp/job/a.log"].startswith("only the last 0.2 MiB were fetched")
 

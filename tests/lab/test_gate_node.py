@@ -174,7 +174,7 @@ def test_what_a_job_left_on_a_device_is_named_and_what_a_job_has_is_not(lab: Lab
         code, answer = asked(lab, "prolog")
         assert code == 0, "a process is no fault of the host"
         [words] = warned(answer, "NPU114")
-        assert words.startswith("device 1 is held by sleep (process ")
+        assert words.startswith("device 1 is in use by sleep (process ")
         assert warned(asked(lab, "prolog", "SLURM_JOB_GPUS=0")[1], "NPU114") == []
     with until(lab, start.replace("$1", "/root/slurmstepd"), end):
         assert warned(asked(lab, "prolog")[1], "NPU114") == []

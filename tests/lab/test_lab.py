@@ -65,7 +65,7 @@ def test_the_inventory_of_a_large_lab_covers_every_host() -> None:
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"schema": 1}', '{"schema": 1, "spec": {"pets": 2}}'])
 def test_a_spoilt_record_of_a_lab_is_called_that(text: str, tmp_path: Path) -> None:
     (tmp_path / "lab.json").write_text(text)
-    with pytest.raises(UsageError, match=re.escape(f"{tmp_path}/lab.json is not what")):
+    with pytest.raises(UsageError, match=re.escape(f"{tmp_path}/lab.json was not written")):
         state.load(tmp_path)
 
 
@@ -209,7 +209,7 @@ def test_a_place_where_no_directory_can_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = preflight("lab", "up", "--dir", tmp_path / "file", check=False)
     assert done.returncode == 2
-    assert f"cannot live in {tmp_path}/file: File exists." in done.stderr
+    assert f"cannot use {tmp_path}/file: File exists." in done.stderr
     assert "there is no lab" in preflight("lab", "status", "--dir", tmp_path / "file", check=False).stderr
 
 

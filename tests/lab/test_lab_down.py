@@ -160,7 +160,7 @@ def test_up_writes_over_nothing(name: str, tmp_path: Path) -> None:
     """An operator's inventory in the directory was written over, and `down` removed it."""
     (tmp_path / name).write_text("mine")
     done = preflight("lab", "up", "--hosts", "1", "--firewall", "none", "--dir", tmp_path, check=False)
-    assert (done.returncode, f"{tmp_path / name} is there already" in done.stderr) == (2, True)
+    assert (done.returncode, f"{tmp_path / name} already exists" in done.stderr) == (2, True)
     assert (tmp_path / name).read_text() == "mine"
     assert "no lab" in preflight("lab", "down", "--dir", tmp_path).stdout
     assert (tmp_path / name).read_text() == "mine"

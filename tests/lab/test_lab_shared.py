@@ -107,5 +107,5 @@ def test_a_lab_may_be_where_its_hosts_have_folders_of_their_own(folder: str) -> 
 @pytest.mark.parametrize("folder", ["/etc", "/usr/src", "/var/lib"])
 def test_a_lab_below_an_overlay_of_its_hosts_is_refused(folder: str) -> None:
     done = preflight("lab", "up", "--dir", f"{folder}/preflight-lab", check=False)
-    assert (done.returncode, f"cannot live in {folder}/preflight-lab" in done.stderr) == (2, True)
+    assert (done.returncode, f"cannot use {folder}/preflight-lab" in done.stderr) == (2, True)
     assert not Path(folder, "preflight-lab").exists()

@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_written_is_told(lab: LabHandle, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
-    [(("--hosts", "n1", "--inventory", "x.toml"), "--hosts and --inventory exclude each other"),
+    [(("--hosts", "n1", "--inventory", "x.toml"), "--hosts and --inventory cannot be combined"),
      (("--user", "root"), "need --hosts"),
      (("--hosts", "n[1-"), "the brackets do not match")],
 )  # fmt: skip

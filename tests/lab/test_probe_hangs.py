@@ -60,7 +60,7 @@ def test_a_directory_that_the_hosts_do_not_share_is_named(probe: Probe) -> None:
     """Every host of a lab has a /tmp of its own."""
     finding = probe("--scope", "all", settings='init = "file"\nshared_dir = "/tmp"\n')
     assert finding["host"] == "node02"
-    assert "shared_dir /tmp: it is not the directory that rank 0 has" in finding["summary"]
+    assert "shared_dir /tmp: this is not the same directory as on rank 0" in finding["summary"]
 
 
 def test_the_log_of_a_rank_that_failed_is_evidence(two_by_two: LabHandle, probe: Probe) -> None:

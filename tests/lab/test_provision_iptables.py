@@ -65,7 +65,7 @@ def test_nothing_but_rules_of_ours_is_given_to_iptables(chain: tuple[LocalHost, 
     for number, rule in enumerate(("-j DROP", ours.replace("ACCEPT", "DROP"), f"{ours} -t nat")):
         answer = host.apply_confirmed(change("iptables-rules", program, None, rule), run=f"r{number}")
         assert states(answer) == ["failed"]
-        assert "is no rule of ours" in answer["results"][0]["message"]
+        assert "is not a rule of preflight" in answer["results"][0]["message"]
     assert listed(host, program) == before
 
 

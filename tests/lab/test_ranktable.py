@@ -65,11 +65,12 @@ def test_another_address_on_a_device_is_named_with_both_values(lab: LabHandle, t
         [problem] = json.loads(done.stdout)["problems"]
         address = lab.addresses["node02"]
         assert problem["text"] == (
-            f"rank 11 (server {address}, device 3): the table has device_ip 192.168.100.22, node02 has 192.168.100.99"
+            f"rank 11 (server {address}, device 3): "
+            "the table has device_ip 192.168.100.22, but node02 has 192.168.100.99"
         )
         written = ranktable(lab, "-o", tmp_path / "as-it-is.json")
         assert written.returncode == 1, "that it is not as planned is said"
-        assert "! node02: device 3 has 192.168.100.99, the inventory plans 192.168.100.22" in written.stderr
+        assert "! node02: device 3 has 192.168.100.99, but the inventory plans 192.168.100.22" in written.stderr
         assert ranktable(lab, "--check", tmp_path / "as-it-is.json").returncode == 0
         pushed = ranktable(lab, "--push", PATH, "-y")
         assert (pushed.returncode, "nothing was pushed" in pushed.stderr) == (1, True)
@@ -138,5 +139,5 @@ def test_servers_of_a_super_pod_have_the_super_device_ids_that_npu_smi_tells(mak
     path.write_text(path.read_text().replace(told, "77"))
     changed = " ".join(ranktable(a3, "--check", path).stdout.split())
     address = a3.addresses["node02"]
-    says = f"rank 7 (server {address}, device 3): the table has super_device_id 77, node02 has {told} [sdid]"
+    says = f"rank 7 (server {address}, device 3): the table has super_device_id 77, but node02 has {told} [sdid]"
     assert says in changed

@@ -185,9 +185,9 @@ def test_a_call_takes_as_long_as_was_set(lab_of: LabOf) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("call-ms", "60001", "call-ms is a number from 0 to 60000, not '60001'."),
-        ("linger-s", "soon", "linger-s is a number from 0 to 600, not 'soon'."),
-        ("mood", "1", "there is no setting 'mood'; there are call-ms, linger-s."),
+        ("call-ms", "60001", "call-ms must be a number from 0 to 60000, not '60001'."),
+        ("linger-s", "soon", "linger-s must be a number from 0 to 600, not 'soon'."),
+        ("mood", "1", "there is no setting 'mood'. The settings are call-ms, linger-s."),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(lab_of: LabOf, name: str, value: str, said: str) -> None:

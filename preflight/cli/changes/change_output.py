@@ -158,9 +158,8 @@ def _left_alone(args: argparse.Namespace, results: Sequence[StepResult]) -> list
     """Return a pointer to the host's journal for values that a rollback did not restore."""
     if args.command != "rollback" or all(result.state is not StepState.MOVED for result in results):
         return []
-    sentence = (
-        f"change the values left alone manually. Their old values are on the host in {JOURNAL}/{args.run_id}.jsonl."
-    )
+    journal = f"{JOURNAL}/{args.run_id}.jsonl"
+    sentence = f"set the values that were left alone manually. Their old values are on the host in {journal}."
     return [PlanLine(text, "warn") for text in wrapped(sentence, "! ", "  ")]
 
 

@@ -42,7 +42,7 @@ def _authorize(args: argparse.Namespace) -> int:
     """Write the line of authorized_keys, and for each host the list of programs that the key may start."""
     cluster = load(args.inventory)
     if not args.key:
-        raise UsageError("--authorize needs --key FILE. The public key has to be in FILE.pub.")
+        raise UsageError("--authorize needs --key FILE. The public key must be in FILE.pub.")
     public = Path(f"{args.key}.pub")
     try:
         line = forced_command.authorized_key(read_bounded(public, _LARGEST_KEY).decode("utf-8", "replace"))

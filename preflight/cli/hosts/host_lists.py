@@ -88,7 +88,7 @@ def _losses(args: argparse.Namespace, hosts: Sequence[Host], listed: HostList) -
     """Yield sentences on what the list has no place for, or has otherwise."""
     form = FORMATS[args.format]
     if missing := left_out(listed, form):
-        yield f"left out, since {args.format} cannot hold it: {', '.join(missing)}"
+        yield f"left out, because {args.format} cannot store it: {', '.join(missing)}"
     if form.by_address and not args.addresses and any(host.name != host.address for host in hosts):
         yield f"left out: the host names. {args.format} uses addresses instead."
     if args.format == "rank-table" and not _is_sorted(hosts):

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     for sentence in (*learned.unseen, *findings)[:_SHOWN]:
         print(f"! {sentence}", file=sys.stderr)
     open_ = len(learned.unseen) + len(findings)
-    open_points = f". Comments at its top: {open_} open point{'' if open_ == 1 else 's'}." if open_ else ""
+    open_points = f". The comments at its top list {open_} open point{'' if open_ == 1 else 's'}." if open_ else ""
     print(f"{args.out}: {_addresses_sentence(learned)} of {len(facts.hosts) - len(learned.unseen)} hosts{open_points}")
     print(f"next: preflight configure {options(args.out)} --dry-run")
     return 1 if findings else 3 if learned.unseen else 0
@@ -68,7 +68,7 @@ def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
 def _base_of_hosts(args: argparse.Namespace) -> dict[str, Any]:
     """Return an inventory of --hosts alone."""
     if args.inventory:
-        raise UsageError("--hosts and --inventory exclude each other")
+        raise UsageError("--hosts and --inventory cannot be combined")
     ssh = {**({"user": args.user} if args.user else {}), **({"sudo": True} if args.sudo else {})}
     table = {"name": args.hosts, **({"address": args.address} if args.address else {})}
     cluster = {"name": "learned", "product": Product.ATLAS_A2.value}  # until the devices have reported their product

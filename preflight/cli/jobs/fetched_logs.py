@@ -25,7 +25,7 @@ def fetched_logs(args: argparse.Namespace) -> Iterator[Fetched]:
     """
     for name in args.log:
         if not name.startswith(("/", "~/")):
-            raise UsageError(f"{name}: paths on the hosts have to start with / or ~/")
+            raise UsageError(f"{name}: paths on the hosts must start with / or ~/")
     with session(host_options(args)) as s, ExitStack() as stack:
         selection = LogSelection(tuple(args.log), s.cluster.probe, args.since or _SINCE, args.most or _MOST)
         try:

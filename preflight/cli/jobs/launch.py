@@ -21,10 +21,10 @@ def _refuse_wrong_usage(args: argparse.Namespace) -> None:
     if not args.program or not args.program[0] or args.program == ["-m"]:
         raise UsageError("no program to start. Example: preflight launch --launcher torchrun -- train.py")
     if (args.output == "scripts") != bool(args.dir):
-        raise UsageError("-o scripts and --dir DIR need each other")
+        raise UsageError("-o scripts and --dir DIR must be used together")
     refuse_port(args.master_port)
     if args.source and args.offline:
-        raise UsageError("--from and --offline exclude each other")
+        raise UsageError("--from and --offline cannot be combined")
     _refuse_wrong_table(args.rank_table, args.rank_table_copy)
     _refuse_wrong_mpi(args)
 

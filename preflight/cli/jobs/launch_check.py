@@ -24,7 +24,7 @@ _LONGEST = 120  # characters of a value in the output
 def check(args: argparse.Namespace) -> int:
     """Print the faults of the scripts. Return 1 if there are any."""
     if args.dir or args.output == "scripts":
-        raise UsageError("--check excludes --dir and -o scripts")
+        raise UsageError("--check cannot be combined with --dir or -o scripts")
     scripts = [Path(name) for name in dict.fromkeys((*args.check, *args.program))]  # options may be between them
     if not scripts:
         raise UsageError("--check needs scripts. Example: preflight launch --check start-node01.sh start-node02.sh")

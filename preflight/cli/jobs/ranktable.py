@@ -65,7 +65,7 @@ def _refuse(args: argparse.Namespace) -> None:
         raise UsageError("--dry-run is for --push. To print the table: -o -")
     if args.push:
         if args.source:
-            raise UsageError("--from and --push exclude each other, since --from contacts no host")
+            raise UsageError("--from and --push cannot be combined, because --from contacts no host")
         refuse_path(args.push)
         args.output = "console"
         refuse_what_cannot_be_asked(args, dry_run=args.dry_run)

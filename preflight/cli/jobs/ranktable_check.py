@@ -66,7 +66,7 @@ def _refuse_wrong_usage(args: argparse.Namespace) -> None:
     if args.out not in (None, "console", "json"):
         raise UsageError(f"with --check, -o is console or json, not {args.out}")
     if args.push or args.dry_run or args.force or args.devices or args.format:
-        raise UsageError("--check excludes --push, --dry-run, --force, --devices and --format")
+        raise UsageError("--check cannot be combined with --push, --dry-run, --force, --devices or --format")
     if args.limit and args.inventory is None and args.source is None:
         raise UsageError("--check with --limit needs --inventory FILE or --from FACTS")
 

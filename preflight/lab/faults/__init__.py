@@ -44,7 +44,9 @@ def break_it(name: str, directory: Path, on: str | None, device: int | None) -> 
         place = _place(fault, lab, directory, on, device)
         entry = Break(name, place.host.name, place.device if fault.scope == "device" else None, {})
         if any((b.fault, b.host, b.device) == (entry.fault, entry.host, entry.device) for b in lab.breaks):
-            raise UsageError(f"{name} on {_where(entry)} is broken already; `preflight lab fix {name}` undoes it.")
+            raise UsageError(
+                f"{name} on {_where(entry)} is already broken. To undo it, run `preflight lab fix {name}`."
+            )
         entry = Break(entry.fault, entry.host, entry.device, fault.make(place))
         lab.with_breaks((*lab.breaks, entry)).save(directory)
     default_note = " (no --device: the first)" if entry.device is not None and device is None else ""

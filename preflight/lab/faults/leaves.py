@@ -11,7 +11,7 @@ SLOW_UPLINK = "400mbit"  # for all devices of a leaf together, of which each has
 def _uplink(place: FaultPlace) -> tuple[str, str]:
     spec = place.lab.spec
     if spec.leaves == 1:
-        raise UsageError("this lab has one switch; `preflight lab up --leaves 2` makes one with uplinks.")
+        raise UsageError("this lab has only one switch. For a lab with uplinks, run `preflight lab up --leaves 2`.")
     return uplink(spec.leaf_of(place.host.number))
 
 

@@ -122,10 +122,15 @@ def take_lease(lease, hello, say):
     try:
         ended = lease.take()
     except OSError as error:
-        say({"at": "note", "text": "no record of this probe is kept here, in case that it crashes: %s" % error})
+        say(
+            {
+                "at": "note",
+                "text": "cannot store the record of this probe, which the next probe needs after a crash: %s" % error,
+            }
+        )
         return []
     for record in ended:
-        say({"at": "note", "text": "ended what a probe had left here: %s" % record})
+        say({"at": "note", "text": "ended processes that an earlier probe left behind: %s" % record})
     if not ended or hello["backend"] != "hccl":
         return []
     parent, pid = os.getpid(), os.fork()

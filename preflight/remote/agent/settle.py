@@ -49,4 +49,4 @@ def ask(device):
     if "hccn_tool is busy" in text:
         return "busy"
     match = re.search(r"hccp process ?: ?(exist|not exist)\s*$", text)
-    return match.group(1) if match else "hccn_tool said %r" % text[:200]
+    return match.group(1) if match else "hccn_tool printed %r" % text[:200]

@@ -32,7 +32,7 @@ ROOM = 256 << 10  # bytes, more than a zone's file and its copy take
 
 def zone_option(target):
     if not re.match(r"[\w-]{1,40}$", target):
-        raise StepError("%r is no name of a zone" % target)
+        raise StepError("%r is not a zone name" % target)
     return "--zone=" + target
 
 
@@ -49,7 +49,7 @@ def ask(*words):
     """Return the output of firewall-cmd, None where firewalld does not run."""
     code, text, err = call("firewall-cmd", *words)
     if code == NO_SUCH_ZONE:
-        raise GoneError("firewalld has no such zone: %s" % err.strip()[:500])
+        raise GoneError("firewalld has no zone %s" % err.strip()[:500])
     if code and code != NOT_RUNNING:
         raise StepError("firewall-cmd %s failed: %s" % (" ".join(words), err.strip()[:500]))
     return None if code else text
@@ -72,7 +72,7 @@ def change_rules(target, present, value, *program):
     wanted_rules = (value or "").splitlines()
     for rule in wanted_rules:
         if not RULE.match(rule):
-            raise StepError("%r is no rich rule of ours" % rule)
+            raise StepError("%r is not a rich rule of preflight" % rule)
     additions = ["--add-rich-rule=" + rule for rule in wanted_rules if one_rule(rule) not in same_rules(present)]
     removals = [
         "--remove-rich-rule=" + rule for rule in (present or "").splitlines() if one_rule(rule) not in same_rules(value)
@@ -147,7 +147,7 @@ def permanent_program(target, path):
     if zone_path is None:
         return ("firewall-offline-cmd",)
     if os.path.exists(path) and zone_path.strip() != path:
-        message = "firewalld has not read %s yet and would overwrite it with %s; let it: firewall-cmd --reload"
+        message = "firewalld has not loaded %s yet and would overwrite it with %s. Load it with firewall-cmd --reload"
         raise StepError(message % (path, zone_path.strip()))
     return ("firewall-cmd", "--permanent")
 

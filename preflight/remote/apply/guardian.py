@@ -102,7 +102,9 @@ def start_guardian(record, read_end, write_end, journal):
     middle = os.fork()
     if middle:
         if os.waitpid(middle, 0)[1]:
-            raise StepError("the guardian could not be started; the host's journal says why")
+            raise StepError(
+                "the process that undoes unconfirmed changes did not start. The reason is in the host's journal"
+            )
         return
     status = 1
     try:

@@ -24,19 +24,29 @@ LOG = "/var/log/hccn_tool/hccn_config.log"
 REFUSALS = (
     (
         "is conflicted",
-        "another device of this host has the address, or the driver uses its range. Plan another address",
+        "another device on this host has the address, or the driver reserves its range. "
+        "Set another address in the inventory",
     ),
-    ("Inconsistent address and mask", "the address is the network address. Plan another one"),
-    ("broadcast address", "the address is the broadcast address of its network. Plan another one"),
-    ("Unable to configure gateway", "a gateway needs an address on the device. Plan one for it"),
-    ("segment of configured gateway", "the gateway is not in the device's network. Plan one that is"),
-    ("mtu you input is out of", "this device does not support that MTU. Plan another one"),
+    (
+        "Inconsistent address and mask",
+        "the address is the network address of its network. Set another address in the inventory",
+    ),
+    ("broadcast address", "the address is the broadcast address of its network. Set another address in the inventory"),
+    ("Unable to configure gateway", "a gateway needs a device address. Set an address in the inventory"),
+    (
+        "segment of configured gateway",
+        "the gateway is not in the device's network. Correct the gateway in the inventory",
+    ),
+    ("mtu you input is out of", "this device does not support the MTU. Change device_mtu in the inventory"),
     ("hccn.conf can't access", CONF + " cannot be read or written"),
-    ("permission denied", "the tool needs root"),
-    ("not supported on this product", "this product does not support it"),
+    ("permission denied", "hccn_tool needs root"),
+    ("not supported on this product", "this product does not support the setting"),
     ("device is not exist", "the host has no such device. Compare the inventory with ls /dev/davinci*"),
-    ("Control link unreachable", "the device's NIC does not respond. Check it with npu-smi info, and reset the device"),
-    ("Recovery failed", LOG + " says why"),
+    (
+        "Control link unreachable",
+        "the device's NIC does not respond. Check the device with npu-smi info, then reset it",
+    ),
+    ("Recovery failed", "the reason is in " + LOG),
 )
 
 
@@ -54,7 +64,7 @@ def hccn(device, *words):
         if "hccn_tool is busy" not in text:
             return text
         if time.monotonic() + pause > deadline:
-            message = "hccn_tool was busy for %d s; something else on this host keeps calling it: end that first"
+            message = "hccn_tool was busy for %d s. End the other program on this host that keeps calling hccn_tool"
             raise StepError(message % BUSY_SECONDS)
         time.sleep(pause)
         pause = min(2.0, pause * 2)
@@ -78,7 +88,7 @@ def await_restored(device):
         if "status:START" not in hccn(device, "-cfg", "status"):  # an old tool does not know this query
             restored_devices.add(device)
         elif time.monotonic() >= deadline:
-            message = "device %s is still being restored from %s after %d s; %s says more"
+            message = "device %s is still being restored from %s after %d s. The details are in %s"
             raise StepError(message % (device, CONF, RESTORING_SECONDS, LOG))
         else:
             time.sleep(0.5)
@@ -105,7 +115,9 @@ def hccn_do(device, *words):
 
 def hccn_set(device, command, *words):
     if None in words:
-        raise StepError("hccn_tool cannot unset the %s; device %s keeps it until it is reset" % (command, device))
+        raise StepError(
+            "hccn_tool cannot remove the %s. Device %s keeps this setting until the next reset" % (command, device)
+        )
     hccn_do(device, "-" + command, "-s", *words)
 
 
@@ -171,7 +183,9 @@ def write_saved(target, value):
     the device."""
     device, keys = parse_target(target)
     if read_recovery(target) != value:
-        raise StepError("device %s has %s by now; look again" % (device, read_recovery(target)))
+        raise StepError(
+            "the settings of device %s are now %s. Run the same command again" % (device, read_recovery(target))
+        )
     for key in keys:
         read, write = SETTINGS[key]
         write(device, read(device))
@@ -185,7 +199,7 @@ def read_recovery(target):
 def write_recovery(target, value):
     device, keys = parse_target(target)
     if settings_text(saved_settings(device), keys) != value:
-        raise StepError("%s has been changed since; look again" % CONF)
+        raise StepError("%s was changed in the meantime. Run the same command again" % CONF)
     hccn_do(device, "-cfg", "recovery")
 
 

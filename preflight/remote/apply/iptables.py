@@ -22,7 +22,7 @@ def program(target):
     """Return the program's path: under its own name, or as plain `iptables` where that is the same variant (nft or
     legacy)."""
     if target not in PROGRAMS:
-        raise StepError("%r is none of %s" % (target, ", ".join(PROGRAMS)))
+        raise StepError("%r is not one of %s" % (target, ", ".join(PROGRAMS)))
     plain, _, variant = target.partition("-")
     path = tool_path(plain)
     is_nft = path is not None and "nft" in os.path.basename(os.path.realpath(path))
@@ -64,7 +64,7 @@ def write_rules(target, value):
     path = program(target)
     for rule in (value or "").splitlines():
         if not RULE.match(rule):
-            raise StepError("%r is no rule of ours" % rule)
+            raise StepError("%r is not a rule of preflight" % rule)
     for rule in reversed((value or "").splitlines()):
         if one_rule(rule) not in present_rules:
             must(path, "-w", "-I", "INPUT", *words(rule))

@@ -103,7 +103,7 @@ def hold_journal(directory, run):
     try:
         handle = os.open(journal_path(directory, run), os.O_RDONLY)
     except FileNotFoundError:
-        raise StepError("run %s has not been on this host" % run) from None
+        raise StepError("run %s did not change this host" % run) from None
     fcntl.flock(handle, fcntl.LOCK_EX)  # waits for a confirmation with a broken connection
 
 
@@ -173,7 +173,7 @@ class Journal:
         try:
             handle = os.open(journal_path(directory, run), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         except FileExistsError:
-            message = "run %s has been on this host before; is the host in the inventory under two names?"
+            message = "run %s was already on this host. Check whether the inventory lists the host under two names"
             raise StepError(message % run) from None
         journal = cls(directory, run, handle)
         os.symlink(run, os.path.join(directory, OPEN))
@@ -190,7 +190,7 @@ class Journal:
         """Return the journal of a run that was on this host before, ready for further lines."""
         path = journal_path(directory, run)
         if not os.path.exists(path):
-            raise StepError("run %s has not been on this host" % run)
+            raise StepError("run %s did not change this host" % run)
         journal = cls(directory, run, os.open(path, os.O_WRONLY | os.O_APPEND))
         with open(path, "rb") as file:
             journal.torn = file.read()[-1:] not in (b"", b"\n")

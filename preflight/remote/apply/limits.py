@@ -35,6 +35,6 @@ def lower(limit, value):
 
 def end(*_):
     kill_running()
-    sys.stderr.write("the program on the host took too long and has ended itself\n")
+    sys.stderr.write("the program on the host reached its time limit, so it stopped\n")
     sys.stderr.flush()
     os._exit(1)

@@ -21,7 +21,7 @@ class AtWorkError(StepError):
 
     def __init__(self, owner):
         self.owner = owner or "unnamed"
-        StepError.__init__(self, "another run is at work on this host (%s); wait until it is done" % self.owner)
+        StepError.__init__(self, "another run is active on this host (%s). Wait until it ends" % self.owner)
 
 
 def take_lock(path, patience=0.0):

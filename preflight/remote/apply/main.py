@@ -70,7 +70,7 @@ from apply.undo import undo_of
 from apply.watch import drop, is_owed, read_record
 
 START_SECONDS = 60.0  # for the request to arrive
-PUT_IN_ORDER = "another run has reverted this one before it could continue. Run the same command again"
+PUT_IN_ORDER = "another run undid this run before it could continue. Run the same command again"
 
 
 def compare_changes(request):
@@ -88,7 +88,7 @@ def apply(request):
     own_lock(request)
     recovered = recover(request["journal"], request["watch"])
     if recovered:
-        raise StepError("%s; the plan was made before that: run the same command again" % recovered)
+        raise StepError("%s. The plan is older than that, so run the same command again" % recovered)
     start_fields = {"owner": request["owner"], "changes": len(plain + guarded + kept), "undoes": request["undoes"]}
     journal = Journal.create(request["journal"], request["run"], **start_fields)
     results = run_steps(plain, journal, "plain", go_on=go_on)
@@ -207,7 +207,7 @@ def answer_to(request):
         if os.geteuid() != 0:
             raise StepError('changing a host needs root. Set ssh.user = "root" or ssh.sudo = true in the inventory')
         if not re.match(r"[\w.-]+$", request["run"]) or request["run"].startswith("."):
-            raise StepError("%r is not the id of a run" % request["run"])
+            raise StepError("%r is not a run id" % request["run"])
         refuse_strange(request)
         ENVIRONMENT[MARK] = request["run"]
         return ACTIONS[request["action"]](by_phase(request))
@@ -225,5 +225,5 @@ def main():
         bind(request["limit"] or START_SECONDS)
         text = json.dumps(answer_to(request))
     except MemoryError:
-        sys.exit("the program on the host needs more than %d MiB of memory and has ended itself" % (MEMORY >> 20))
+        sys.exit("the program on the host needed more than %d MiB of memory, so it stopped" % (MEMORY >> 20))
     sys.stdout.write("\n%s %d\n%s\n" % (request["marker"], len(text), text))

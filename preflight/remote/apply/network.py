@@ -7,8 +7,8 @@ from apply.tools import StepError
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 NO_PERSON = (
-    "the firewall is not changed: preflight runs on this host, so that a new connection does not show that others "
-    "still get in. Run the same command on a terminal and confirm it there, or run preflight on another machine"
+    "the firewall is not changed, because preflight runs on this host and cannot test connections from other machines. "
+    "Run the same command in a terminal and confirm the change there, or run preflight on another machine"
 )
 
 

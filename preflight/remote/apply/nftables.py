@@ -54,7 +54,7 @@ def write_nft_rules(target, value):
         if not rule.endswith(OUR_COMMENT):
             rule += OUR_COMMENT
         if not RULE.match(rule):
-            raise StepError("%r is no rule of ours" % rule)
+            raise StepError("%r is not a rule of preflight" % rule)
         script.append("insert rule %s %s" % (chain, rule))
     must("nft", "-f", "-", stdin="\n".join(script) + "\n")
 
@@ -91,7 +91,7 @@ def write_nft_input(target, value):
     chain = " ".join(chain_words(target))
     listing = read_nft_input(target)
     if listing and not value and not is_nft_chain(listing, target):
-        raise StepError("chain %s is not deleted: its listing has parts that preflight could not put back" % target)
+        raise StepError("chain %s is not deleted, because preflight could not restore all parts of it" % target)
     delete = "flush chain %s\ndelete chain %s\n" % (chain, chain)
     must("nft", "-f", "-", stdin=(delete if listing else "") + (value or ""))
 

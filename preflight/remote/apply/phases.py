@@ -40,5 +40,5 @@ def by_phase(request):
             stays = own_phase == "plain" or (own_phase == "kept" and sent_phase == "guarded")
             sorted_[sent_phase if stays else own_phase].append(change)
     if request["action"] == "confirm" and sorted_["guarded"]:
-        raise StepError("a confirmation makes changes permanent, and never changes the live firewall")
+        raise StepError("a confirmation may make changes permanent, but not change the live firewall")
     return dict(request, **sorted_)

@@ -59,8 +59,8 @@ def take_back_guarded(run_records, watch, journal):
 def recovery_note(run_records, journal):
     owner = next((record["owner"] for record in run_records if record["event"] == "start"), journal.run)
     damaged = count_damaged(journal.directory, journal.run)
-    exception = ", but for %d lines of %s that cannot be read" % (damaged, journal.path) if damaged else ""
-    return "an earlier run (%s) was cut off here and was put in order%s" % (owner, exception)
+    exception = ", except for %d unreadable lines in %s" % (damaged, journal.path) if damaged else ""
+    return "an earlier run (%s) was interrupted on this host and has been cleaned up%s" % (owner, exception)
 
 
 def guarded_of(run_records):

@@ -8,7 +8,7 @@ from apply.tools import StepError, call, must
 
 def unit(target):
     if not re.match(r"[\w@.-]+$", target) or target.startswith("-"):
-        raise StepError("%r is no name of a unit" % target)
+        raise StepError("%r is not a unit name" % target)
     return target
 
 

@@ -36,10 +36,10 @@ def step(change, journal, partly=False, forced=False, **number):
         value = kind.read(target)
     except GoneError as error:
         if not forced:
-            return end(note, "failed", message="could not be read: " + sentence(error))
-        return end(note, "already", after=after, message="nothing is left to take back: " + sentence(error))
+            return end(note, "failed", message="cannot read the current value: " + sentence(error))
+        return end(note, "already", after=after, message="nothing is left to undo: " + sentence(error))
     except (StepError, OSError) as error:
-        return end(note, "failed", message="could not be read: " + sentence(error))
+        return end(note, "failed", message="cannot read the current value: " + sentence(error))
     forced = forced and kind.merge is not None
     after = kind.aim(value, change) if forced else after
     if kind.same(value) == kind.same(after):
@@ -61,7 +61,7 @@ def write(kind, target, value, after, note):
     try:
         value = read_back(kind, target, after, settle=0 if problem else kind.settle)
     except (StepError, OSError) as error:
-        is_unknown, problem = True, problem or "could not be read back: " + sentence(error)
+        is_unknown, problem = True, problem or "cannot read the new value: " + sentence(error)
     side_effects = kind.others(target)
     if is_unknown:
         return dict(end(note, "failed", None, problem, others=side_effects, unknown=True), maybe=True)
@@ -106,7 +106,7 @@ def compare(change):
     try:
         value = kind.read(target)
     except (StepError, OSError) as error:
-        return failed("could not be read: " + sentence(error))
+        return failed("cannot read the current value: " + sentence(error))
     if kind.same(value) == kind.same(change["after"]):
         return {"state": "already", "found": None, "message": ""}
     is_unchanged = kind.same(value) == kind.same(change["before"])

@@ -36,7 +36,8 @@ def write_sysctl(key, value):
         os.close(handle)
     if bytes_written != len(data):
         raise StepError(
-            "the kernel took %d of %d bytes for %s; fewer, wider ranges are shorter" % (bytes_written, len(data), key)
+            "the kernel accepted only %d of %d bytes for %s. Use fewer and wider ranges"
+            % (bytes_written, len(data), key)
         )
 
 

@@ -79,7 +79,7 @@ def _exchange(process, data, name, deadline):
     while streams_open:
         ready = poll.poll(max(0, deadline - time.monotonic()) * 1000)
         if not ready:
-            raise StepError("%s had not ended after %d s" % (name, TOOL_SECONDS))
+            raise StepError("timeout: %s did not end within %d s" % (name, TOOL_SECONDS))
         for descriptor, _ in ready:
             if descriptor not in texts:
                 data = _send(process, poll, data)

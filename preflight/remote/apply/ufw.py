@@ -41,7 +41,9 @@ def write_ufw_rules(target, value):
         if rule not in old_rules:
             output = must("ufw", "prepend", *ufw_words(rule), "comment", TAG)
             if "Skipping" in output:  # ufw reports success
-                raise StepError("ufw has another rule like %r: see ufw status numbered, and delete it" % rule)
+                raise StepError(
+                    "ufw has another rule like %r. Find the rule with ufw status numbered, then delete it" % rule
+                )
     for rule in old_rules:
         if rule not in new_rules:
             must("ufw", "delete", *ufw_words(rule))

@@ -192,7 +192,7 @@ def tail(path, most):
     with os.fdopen(number, "rb") as file:
         status = os.fstat(number)
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError("no ordinary file")
+            raise ValueError("not a regular file")
         begin = max(0, status.st_size - most)
         file.seek(begin)
         return file.read(most), begin
@@ -245,7 +245,7 @@ class LogFiles:
         elif stat.S_ISREG(status.st_mode):
             self.selected.setdefault(path, (status.st_mtime, number, status))
         else:
-            self.leave(path, "a link" if stat.S_ISLNK(status.st_mode) else "no ordinary file")
+            self.leave(path, "a link" if stat.S_ISLNK(status.st_mode) else "not a regular file")
 
     def take(self):
         for path, (mtime, number, status) in sorted(self.selected.items(), key=lambda item: -item[1][0]):

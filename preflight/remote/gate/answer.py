@@ -34,7 +34,7 @@ class GateAnswer:
             return "%s is healthy%s" % (self.host, "" if self.age is None else ", checked %s ago" % span(self.age))
         policy = ""
         if self.outcome == "unknown":
-            policy = ". Jobs run anyway" if self.open else ". No job runs until it is known"
+            policy = ". Jobs run anyway" if self.open else ". No job runs until the state is known"
         return one_line("%s: %s" % (self._state(), self._cause()))[: SENTENCE - len(policy)] + policy
 
     def _state(self):

@@ -153,7 +153,11 @@ def leftovers(host):
     reasons = []
     for device, (pid, process) in sorted(holders(host, nodes, SERVICES)[0].items()):
         if not runs_in_a_job(host.path("proc"), pid):
-            summary = "device %d is held by %s (process %s), which belongs to no running job" % (device, process, pid)
+            summary = "device %d is in use by %s (process %s), which does not belong to a running job" % (
+                device,
+                process,
+                pid,
+            )
             reasons.append(reason("NPU114", "warn", summary, device))
     return reasons
 

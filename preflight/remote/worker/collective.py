@@ -218,7 +218,7 @@ class Barrier:
     def compare(self, turn):
         if turn or self.store.add(self.key, 0):
             return 0, "", None
-        return 1, "the barrier let go before rank %d had come" % self.late, None
+        return 1, "the barrier returned before rank %d reached it" % self.late, None
 
 
 def begin(test, spec, device):

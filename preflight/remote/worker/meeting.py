@@ -98,7 +98,7 @@ def _shared_file(spec, timeout):
             if spec["rank"] == 0:
                 _make(spec["file"])
             elif time.monotonic() > until:
-                raise OSError(0, "it is not the directory that rank 0 has: the file %s is not in it" % name)
+                raise OSError(0, "this is not the same directory as on rank 0: the file %s is missing" % name)
             time.sleep(0.2)
     except OSError as error:
         raise OSError("shared_dir %s: %s" % (folder, error.strerror)) from error
@@ -149,5 +149,5 @@ def join(spec, access, timeout, say):
     dist.all_reduce(first)
     access.synchronise()
     if first.item() != size:
-        raise RuntimeError("the first all_reduce gave %s instead of %d" % (first.item(), size))
+        raise RuntimeError("the first all_reduce returned %s instead of %d" % (first.item(), size))
     return time.perf_counter() - begin

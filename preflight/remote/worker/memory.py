@@ -25,12 +25,14 @@ def fits(spec, access):
     memory = access.memory(spec["device"])
     need = max([needed(test, spec["rank"], spec["size"]) for test in spec["tests"]] or [0])
     if memory and memory[0] < need:
-        raise RuntimeError("%d MiB of memory are free on the device, %d are needed" % (memory[0] >> 20, need >> 20))
+        raise RuntimeError(
+            "the device has %d MiB of free memory, but %d MiB are needed" % (memory[0] >> 20, need >> 20)
+        )
     ranks = len(spec["workers"])
     free = _host_memory()
     if free is not None and free < need * ranks:
         raise RuntimeError(
-            "%d MiB of the host's memory are free, its %d ranks need %d" % (free >> 20, ranks, need * ranks >> 20)
+            "the host has %d MiB of free memory, but its %d ranks need %d MiB" % (free >> 20, ranks, need * ranks >> 20)
         )
 
 

@@ -30,7 +30,9 @@ def roll_call(store, rank, size, timeout, say):
             reported_at, absent = now, missing
         if timed_out and absent:
             names = ", ".join(map(str, absent[:NAMED])) + (" ..." if len(absent) > NAMED else "")
-            raise TimeoutError("%d of %d ranks came within %.0f s, not %s" % (size - len(absent), size, timeout, names))
+            raise TimeoutError(
+                "%d of %d ranks connected within %.0f s. Missing ranks: %s" % (size - len(absent), size, timeout, names)
+            )
         time.sleep(pause)
         pause = min(1.5 * pause, max(0.1, size / LOOKS))
 

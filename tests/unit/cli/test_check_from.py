@@ -210,7 +210,7 @@ def test_what_is_no_ordinary_file_is_refused(
     command: list[str], check: Check, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check()
-    for path, words in (("/dev/zero", "this is no ordinary file"), (".", "Is a directory")):
+    for path, words in (("/dev/zero", "this is not a regular file"), (".", "Is a directory")):
         assert main([*command, path]) == 2
         assert f"{path}: {words}" in capsys.readouterr().err
 

@@ -91,7 +91,7 @@ def test_links_pipes_and_names_of_any_bytes_do_no_harm(tmp_path: Path, dmesg: Pa
     found = told(dmesg, globs=[str(logs), str(logs / "none*")])
     assert [text(file) for file in found["files"]] == [b"x"]
     why = {Path(left["path"]).name: left["why"] for left in found["left"]}
-    assert why == {"link.log": "a link", "pipe.log": "no ordinary file"}
+    assert why == {"link.log": "a link", "pipe.log": "not a regular file"}
     assert found["nothing"] == [str(logs / "none*")]
 
 
@@ -320,7 +320,7 @@ Capture = pytest.CaptureFixture[str]
     ("words", "said"),
     [
         ([], "diagnose needs log files or folders, or --fetch"),
-        (["--fetch", "job.log"], "job.log: paths on the hosts have to start with / or ~/"),
+        (["--fetch", "job.log"], "job.log: paths on the hosts must start with / or ~/"),
         (["--fetch", "--since", "0h"], "'0h' is not an age such as 90m, 24h or 7d"),
         (["--fetch", "--most", "0"], "'0' is not a number of MiB from 1 to 1024"),
         (["--limit", "node01", "x"], "need --fetch"),

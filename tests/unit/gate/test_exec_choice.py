@@ -145,7 +145,7 @@ def test_of_a_partition_the_larger_part_stays_if_it_is_large_enough() -> None:
 def test_a_failure_between_hosts_leaves_nobody_out_and_nothing_is_run(kind: str) -> None:
     found = chosen(bad(kind, "node01/0", "node02/0"), nodes=2)
     assert (found.take, found.out, found.code) == ((), {}, 1)
-    assert found.problem == "PRB101, it stops. No host to exclude is identified"
+    assert found.problem == "PRB101, it stops. preflight cannot tell which host to exclude"
 
 
 def test_too_few_are_good() -> None:

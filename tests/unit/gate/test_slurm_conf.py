@@ -155,4 +155,4 @@ def test_a_file_that_cannot_be_read_ends_with_2(tmp_path: Path, name: str, capsy
 
 def test_a_slurm_conf_without_an_end_is_not_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gate", "install", "slurm", "--conf", "/dev/zero"]) == 2
-    assert "cannot read /dev/zero: this is no ordinary file" in capsys.readouterr().err
+    assert "cannot read /dev/zero: this is not a regular file" in capsys.readouterr().err

@@ -174,7 +174,7 @@ def test_an_inventory_is_written_as_other_tools_have_it(
     assert main(["inventory", "export", "--to", name]) == 0
     out, err = capsys.readouterr()
     assert out == text
-    assert err.splitlines()[0].startswith(f"! left out, since {name} cannot hold it: the hosts' addresses, ")
+    assert err.splitlines()[0].startswith(f"! left out, because {name} cannot store it: the hosts' addresses, ")
     assert err.splitlines()[-1].startswith("next: ")
 
 

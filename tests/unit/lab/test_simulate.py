@@ -68,7 +68,7 @@ def test_links_partitions_and_scale_fail_only_where_they_should() -> None:
         ("dead:1.5", "takes a whole number"),
         ("partition:3", "takes a share between 0 and 1"),
         ("dead:1@0.5", "only flaky takes @"),
-        ("dead:17", "more of them than 16 hosts"),
+        ("dead:17", "more faults than 16 hosts"),
         ("link:9", "more links than 16 hosts"),
         ("uplink:4", "needs more than 4 leaves"),
         ("rail:2", "of 1 rails"),

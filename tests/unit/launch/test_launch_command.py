@@ -47,18 +47,21 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     [
         ([], "no program to start"),
         (["--launcher", "torchrunn", "--", "t.py"], "invalid choice: 'torchrunn'"),
-        (["-o", "scripts", "--", "t.py"], "-o scripts and --dir DIR need each other"),
-        (["--dir", "x", "--", "t.py"], "-o scripts and --dir DIR need each other"),
+        (["-o", "scripts", "--", "t.py"], "-o scripts and --dir DIR must be used together"),
+        (["--dir", "x", "--", "t.py"], "-o scripts and --dir DIR must be used together"),
         (["--master-port", "80", "--", "t.py"], "is out of range: 1024 to 65535"),
         (["--devices", "0-2", "--", "t.py"], "node01 has devices 0 to 1 in the inventory, but not 2"),
         (["--devices", "x", "--", "t.py"], "'x' is not a list of devices"),
         (["--rank-table", "hccl.json", "--", "t.py"], "HCCL needs an absolute path"),
         (["--rank-table-copy", "hccl.json", "--", "t.py"], "the path of the table on the hosts"),
         (["--rank-table", "/t", "--rank-table-copy", "nowhere", "--", "t.py"], "nowhere: No such file or directory"),
-        (["--rank-table", "/t", "--rank-table-copy", "hosts.toml", "--", "t.py"], "hosts.toml: it is no JSON"),
+        (["--rank-table", "/t", "--rank-table-copy", "hosts.toml", "--", "t.py"], "hosts.toml: not valid JSON"),
         (["--rank-table", "", "--", "t.py"], "HCCL needs an absolute path"),
         (["--env", "HCCL_RDMA_SL=9", "--", "t.py"], "the value must be a number from 0 to 7"),
-        (["--env", "HCCL_IF_IP=10.1.0.11", "--", "t.py"], "all 2 hosts would get it, but each needs its own"),
+        (
+            ["--env", "HCCL_IF_IP=10.1.0.11", "--", "t.py"],
+            "all 2 hosts would get this value, but each host needs its own",
+        ),
         (["--master-port", "60005", "--", "t.py"], "--master-port 60005 is reserved for HCCL in the inventory"),
         (["--limit", "", "--", "t.py"], "--limit is empty"),
         (["--limit", "", "--check", "hosts.toml"], "--limit is empty"),
@@ -69,11 +72,11 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
         (["--launcher", "mpirun", "--forward", "A-B", "--", "t.py"], "is not a variable name"),
         (["--limit", "node07", "--", "t.py"], "the inventory has no host node07"),
         (["--from", "nowhere.json", "--", "t.py"], "nowhere.json"),
-        (["--from", "x", "--offline", "--", "t.py"], "--from and --offline exclude each other"),
+        (["--from", "x", "--offline", "--", "t.py"], "--from and --offline cannot be combined"),
         (["--launcher", "perseusrun", "--", "t.py"], "supports only NVIDIA GPUs"),
         (["--check", "nowhere.sh"], "nowhere.sh: No such file or directory"),
         (["--check", "."], ".: Is a directory"),
-        (["--check", "hosts.toml", "--dir", "x"], "--check excludes --dir and -o scripts"),
+        (["--check", "hosts.toml", "--dir", "x"], "--check cannot be combined with --dir or -o scripts"),
         (["--check"], "--check needs scripts"),
         (["--check", "-i", "hosts.toml"], "--check needs scripts"),
         (["-i", "hosts.toml", "--check", "--", "nowhere.sh"], "nowhere.sh: No such file or directory"),
@@ -118,8 +121,8 @@ def test_named_nics_are_looked_at_for_their_addresses(here: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("change", "arguments", "says"),
     [
-        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3,4,5"], "takes 1, 2, 4 or 8 of a"),
-        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3-4"], "all of 0-3, or all of 4-7"),
+        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3,4,5"], "supports 1, 2, 4 or 8 per"),
+        (('"atlas-a2"\ndevices = 2', '"atlas-a1"\ndevices = 8'), ["--devices", "3-4"], "all in 0-3 or all in 4-7"),
         (("[network]", '[probe]\npython = "~/venv/bin/python"\n[network]'), [], "~ is not expanded"),
         (
             ("10.1.0.[11-12]", "fd00::[1-2]"),
@@ -319,7 +322,7 @@ def test_ranks_are_those_of_the_rank_table(
         (
             ["--devices", "4-7"],
             ["--devices", "0-3"],
-            "the rank table assigns ranks to devices 4, 5, 6, 7, but the job to 0, 1",
+            "the rank table assigns ranks to devices 4, 5, 6, 7, but the job uses devices 0, 1",
         ),
     ],
     ids=str,
@@ -335,7 +338,7 @@ def test_a_rank_table_of_another_job_is_refused(
     (three / "table.json").write_text((three / "table.json").read_text().replace('"rank_id": "0"', '"rank_id": "1"'))
     code, out, err = said(capsys, *COPY, "--from", "facts.json", *asked, "--", "t.py")
     assert (code, out) == (2, "")
-    assert "rank_id 1 is also that of rank 1" in err
+    assert "rank_id 1 is also used by rank 1" in err
 
 
 def test_of_super_pods_the_table_itself_is_wanted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

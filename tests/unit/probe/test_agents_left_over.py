@@ -108,7 +108,7 @@ def test_what_a_crashed_run_left_is_ended_by_the_next_one_which_says_so(mark: st
         assert {one.test.outcome for one in seen.observations} == PASS
         assert not set(left) & set(processes(mark))
         # Both hosts are this machine: the agent that looks first ends what either had left.
-        assert any(": ended what a probe had left here: run " in note for note in notes), notes
+        assert any(": ended processes that an earlier probe left behind: run " in note for note in notes), notes
         assert all(f"of {getpass.getuser()}@{socket.gethostname()}, started 20" in note for note in notes), notes
 
 

@@ -104,5 +104,5 @@ def test_a_directory_that_is_not_shared_is_named_where_it_is_another(conductor: 
     folder.mkdir()
     (finding,) = findings(meet(conductor, Venue("file", 0, str(folder))))
     assert (finding.host, finding.device) == ("node02", 1)
-    assert "it is not the directory that rank 0 has" in finding.summary
+    assert "this is not the same directory as on rank 0" in finding.summary
     assert not list(folder.iterdir())

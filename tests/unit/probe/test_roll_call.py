@@ -67,7 +67,7 @@ def test_where_nobody_comes_the_call_is_over_with_the_run() -> None:
 
 
 def test_who_has_waited_for_what_a_probe_had_left_gets_its_time_from_there(call: RollCall) -> None:
-    call.take(HostMessage("node01", Noted("", "ended what a probe had left here")), 120.0)
+    call.take(HostMessage("node01", Noted("", "ended processes that an earlier probe left behind")), 120.0)
     assert not call.over(179.0)
     assert call.over(180.0)
     call.end(180.0)

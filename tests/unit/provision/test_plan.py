@@ -540,7 +540,7 @@ def test_an_answer_names_who_asked_what_answered_and_who_has_it() -> None:
         "10.0.0.4, planned for node01/0, is in use: it answers a ping from node02/0. "
         "Current owner: device 1 of node02.",
         "10.0.0.7, planned for node01/1, is in use: it answers a ping from node02/0. "
-        "Current owner: no device of this inventory.",
+        "Current owner: no device in this inventory.",
     )
 
 

@@ -63,17 +63,17 @@ def test_the_table_has_the_addresses_that_the_devices_have() -> None:
     made = built(device(3, address={"value": "10.20.3.99"}))
     assert made.table is not None
     assert made.table.servers[1].devices[3].device_ip == "10.20.3.99"
-    assert made.differences == ("node02: device 3 has 10.20.3.99, the inventory plans 10.20.3.20",)
+    assert made.differences == ("node02: device 3 has 10.20.3.99, but the inventory plans 10.20.3.20",)
 
 
 @pytest.mark.parametrize(
     ("case", "part", "says"),
     [
-        (device(3, address={"value": None}), "lacking", "node02: device 3 has no address, which those of Atlas A1"),
-        (device(3, address={"error": "busy"}), "unseen", "node02: device 3: its address could not be read: busy"),
+        (device(3, address={"value": None}), "lacking", "node02: device 3 has no address. It is required on Atlas A1"),
+        (device(3, address={"error": "busy"}), "unseen", "node02: device 3: address unknown (busy)"),
         (AWAY, "unseen", "node02: hccn_tool is not there"),
         (SUPER_PODS | {"facts": {"node02": {"chips": {"missing": "no npu-smi"}}}}, "unseen",
-         "node02: its super device ids: no npu-smi"),
+         "node02: super device ids are unknown (no npu-smi)"),
     ],
 )  # fmt: skip
 def test_without_a_device_there_is_no_table(case: dict[str, Any], part: str, says: str) -> None:
@@ -108,7 +108,7 @@ def test_a_built_table_has_no_differences() -> None:
 def test_a_difference_has_rank_server_device_and_both_values() -> None:
     [found], unseen = differences(table_of({}), device(3, address={"value": "10.20.3.99"}))
     assert found.text == (
-        "rank 11 (server 10.1.0.2, device 3): the table has device_ip 10.20.3.20, node02 has 10.20.3.99"
+        "rank 11 (server 10.1.0.2, device 3): the table has device_ip 10.20.3.20, but node02 has 10.20.3.99"
     )
     assert (found.host, found.server, found.device, found.rank) == ("node02", "10.1.0.2", 3, 11)
     assert (found.listed, found.live, unseen) == ("10.20.3.20", "10.20.3.99", [])
@@ -117,12 +117,12 @@ def test_a_difference_has_rank_server_device_and_both_values() -> None:
 @pytest.mark.parametrize(
     ("wanted", "case", "says"),
     [
-        (None, device(3, address={"value": None}), "the table has device_ip 10.20.3.20, node02 has none"),
-        (BuildOptions((0, 1)), {}, "node01: device 2 has no rank (server 10.1.0.1)"),
+        (None, device(3, address={"value": None}), "the table has device_ip 10.20.3.20, but node02 has none"),
+        (BuildOptions((0, 1)), {}, "node01: device 2 has no rank in the table (server 10.1.0.1)"),
         (None, {"cluster": {"hosts": {"node02": {"address": "10.1.0.9"}}}},
-         "node02 (10.1.0.9) is not in the table: no server has one of its addresses"),
+         "node02 (10.1.0.9) is not in the table. No server has an address of this host"),
         (None, {"cluster": {"hosts": {"node02": {"address": "10.1.0.9"}}}},
-         "server 10.1.0.2 (ranks 8-15) is no host of the inventory"),
+         "server 10.1.0.2 (ranks 8-15) is not a host in the inventory"),
     ],
 )  # fmt: skip
 def test_differences_are_reported(wanted: BuildOptions | None, case: dict[str, Any], says: str) -> None:
@@ -146,8 +146,8 @@ def test_another_super_device_id_and_a_split_super_pod_are_differences() -> None
         "sdid": 5, "pod": 3, "server": 2, "size": 384}}}}}}}}  # fmt: skip
     found, _ = differences(table_of(SUPER_PODS), SUPER_PODS | other)
     assert [one.text for one in found] == [
-        "rank 8 (server 10.1.0.2, device 0): the table has super_device_id 8388608, node02 has 5",
-        "server 10.1.0.2: the table has it in super-pod 0 with node01, but node02 is in super-pod 3, and node01 in 0",
+        "rank 8 (server 10.1.0.2, device 0): the table has super_device_id 8388608, but node02 has 5",
+        "server 10.1.0.2: the table puts node02 and node01 into super-pod 0, but node02 is in super-pod 3 and node01 in super-pod 0",
     ]
 
 
@@ -181,11 +181,11 @@ def copies(**digests: str) -> dict[str, Any]:
         ({}, []),
         (copies(node01="d1", node02="d1"), []),
         (copies(node01="d1", node02="d2"),
-         [("node02", False, "node02: RANK_TABLE_FILE=/data/hccl.json is another table (sha256 d2…)")]),
+         [("node02", False, "node02: RANK_TABLE_FILE=/data/hccl.json is a different table (sha256 d2…)")]),
         (copies(node01="d1", node02=""),
-         [("node02", False, "node02: RANK_TABLE_FILE=/data/hccl.json is no table that can be read (missing)")]),
+         [("node02", False, "node02: RANK_TABLE_FILE=/data/hccl.json cannot be read (missing)")]),
         (copies(node01="d2", node02="d2"),
-         [(host, True, f"{host}: RANK_TABLE_FILE=/data/hccl.json is another table (sha256 d2…); no host has this one")
+         [(host, True, f"{host}: RANK_TABLE_FILE=/data/hccl.json is a different table (sha256 d2…). No host has this table")
           for host in ("node01", "node02")]),
     ],
 )  # fmt: skip
@@ -199,7 +199,10 @@ def test_copies_of_the_table_on_hosts_are_compared(case: dict[str, Any], said: l
 def test_copies_that_could_not_be_read_are_unseen() -> None:
     made = scene({"facts": {"node02": {"job": {"missing": "no container of this name"}}}})
     found = compare(table_of({}), made.cluster.hosts, made.facts, digest="d1")
-    assert (found.differences, found.unseen) == ((), ("node02: the rank table of its jobs: no container of this name",))
+    assert (found.differences, found.unseen) == (
+        (),
+        ("node02: the jobs' rank table is unknown (no container of this name)",),
+    )
 
 
 RETRY, ROCE = {"HCCL_OP_RETRY_ENABLE": "L1:0,L2:1"}, {"HCCL_INTER_HCCS_DISABLE": "TRUE"}
@@ -219,9 +222,9 @@ def without(table: RankTable, key: str) -> RankTable:
 @pytest.mark.parametrize(
     ("key", "variables", "rule", "says"),
     [
-        ("host_ip", RETRY, "host-ip", "server 10.1.0.2 has no host_ip, which HCCL_OP_RETRY_ENABLE='L1:0,L2:1' ("),
+        ("host_ip", RETRY, "host-ip", "server 10.1.0.2 has no host_ip. HCCL_OP_RETRY_ENABLE='L1:0,L2:1' ("),
         ("device_ip", ROCE, "device-ip",
-         "rank 8 (server 10.1.0.2, device 0) has no device_ip, which HCCL_INTER_HCCS_DISABLE=TRUE ("),
+         "rank 8 (server 10.1.0.2, device 0) has no device_ip. HCCL_INTER_HCCS_DISABLE=TRUE ("),
     ],
 )  # fmt: skip
 def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str], rule: str, says: str) -> None:
@@ -229,7 +232,7 @@ def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str]
     assert differences(table, SUPER_PODS) == ([], [])
     found, _ = differences(table, SUPER_PODS | jobs(node02=variables))
     assert {one.rule for one in found} == {rule}
-    assert found[0].text == f"{says}jobs on node02) wants"
+    assert found[0].text == f"{says}jobs on node02) requires it"
     assert differences(table, SUPER_PODS | jobs(node01=variables)) == ([], []), "of its own server"
     off = {name: value.replace("1:1", "1:0").replace("2:1", "2:0").replace("TRUE", "FALSE") for name, value in
            variables.items()}  # fmt: skip
@@ -238,7 +241,7 @@ def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str]
     planned = scene(SUPER_PODS).cluster
     planned = replace(planned, setup=replace(planned.setup, profile=variables))
     [problem, *_] = judge_planned(read(text_of(table)), planned)
-    assert (problem.rule, problem.text) == (rule, f"{says}[host_setup] of the inventory) wants")
+    assert (problem.rule, problem.text) == (rule, f"{says}[host_setup] in the inventory) requires it")
     assert judge_planned(read(text_of(table_of(SUPER_PODS))), planned) == ()
 
 
@@ -248,17 +251,20 @@ def test_devices_beyond_those_of_the_inventory_are_problems() -> None:
     assert judge_planned(read(text), planned) == ()
     few = replace(planned, hosts=(planned.hosts[0], replace(planned.hosts[1], devices=planned.hosts[1].devices[:4])))
     [problem, *others] = judge_planned(read(text), few)
-    assert problem.text == "rank 12 (server 10.1.0.2, device 4): by the inventory such a server has the devices 0 to 3"
+    assert (
+        problem.text
+        == "rank 12 (server 10.1.0.2, device 4): according to the inventory, such a server has devices 0 to 3"
+    )
     assert (problem.rule, problem.warning, len(others)) == ("device", False, 3)
     unknown = text.replace('"10.1.0.2"', '"10.1.0.9"').replace('"device_id": "7"', '"device_id": "64"')
     said = judge_planned(read(unknown), few)
     assert [it.text.partition(": ")[2] for it in said if it.rule == "device"] == [
-        "by the inventory such a server has the devices 0 to 7"
+        "according to the inventory, such a server has devices 0 to 7"
     ] * 2, "and not that it is above 63, too"
 
 
 def test_unseen_hosts_are_no_difference() -> None:
-    assert differences(table_of({}), AWAY) == ([], ["node02: device addresses: hccn_tool is not there"])
+    assert differences(table_of({}), AWAY) == ([], ["node02: device addresses are unknown (hccn_tool is not there)"])
 
 
 Run = Callable[..., tuple[int, str, str]]
@@ -306,11 +312,11 @@ def test_differences_exit_with_one_and_unseen_hosts_with_three(run: Run) -> None
     code, out, _ = run("--check", "table.json", "--from", "other.json")
     assert code == 1
     assert (
-        "table.json:19:39: rank 11 (server 10.1.0.2, device 3): the table has device_ip 10.20.3.20, node02 has "
+        "table.json:19:39: rank 11 (server 10.1.0.2, device 3): the table has device_ip 10.20.3.20, but node02 has "
         "10.20.3.99 [device-ip]"
     ) in unwrapped(out)
     code, out, _ = run("--check", "table.json", "--from", "away.json")
-    assert (code, "! not checked: node02: device addresses: hccn_tool is not there" in out) == (3, True)
+    assert (code, "! not checked: node02: device addresses are unknown (hccn_tool is not there)" in out) == (3, True)
     assert run("--from", "away.json", "-o", "none.json")[0] == 3
     assert not Path("none.json").exists()
 
@@ -320,13 +326,13 @@ def test_a_table_that_breaks_a_rule_exits_with_two(run: Run) -> None:
     Path("bad.json").write_text(text.replace('"rank_id": "9"', '"rank_id": "8"'))
     code, out, _ = run("--check", "bad.json")
     assert code == 2
-    assert "bad.json:17:64: rank 8 (server 10.1.0.2, device 1): rank_id 8 is also that of rank 8 (" in unwrapped(out)
+    assert "bad.json:17:64: rank 8 (server 10.1.0.2, device 1): rank_id 8 is also used by rank 8 (" in unwrapped(out)
     code, out, _ = run("--check", "bad.json", "--from", "facts.json", "-o", "json")
     document = json.loads(out)
     assert (code, document["exit"], document["compared"]) == (2, 2, False)
     assert document["problems"][0] == {
         "rule": "rank", "severity": "error", "line": 17, "column": 64, "path": "server_list[1].device[1].rank_id",
-        "rank": 8, "text": "rank 8 (server 10.1.0.2, device 1): rank_id 8 is also that of rank 8 (server 10.1.0.2, "
+        "rank": 8, "text": "rank 8 (server 10.1.0.2, device 1): rank_id 8 is also used by rank 8 (server 10.1.0.2, "
         "device 0)",
     }  # fmt: skip
 
@@ -335,7 +341,7 @@ def test_many_differences_of_a_kind_are_folded(run: Run) -> None:
     _, text, _ = run("--from", "facts.json", "-o", "-")
     Path("bad.json").write_text(text.replace('"device_ip": "10.', '"device_ip": "x.'))
     code, out, _ = run("--check", "bad.json")
-    assert (code, unwrapped(out).count(" is no address"), "  … and 11 more [device-ip]: ranks 5 to 15" in out) == (
+    assert (code, unwrapped(out).count(" is not an address"), "  … and 11 more [device-ip]: ranks 5 to 15" in out) == (
         2,
         5,
         True,
@@ -375,13 +381,13 @@ def test_a_file_is_overwritten_only_with_an_option(run: Run) -> None:
     [
         ((), "ranktable needs -o FILE"),
         (("-o", "json"), "is for --check"),
-        (("--from", "facts.json", "-o", "-", "--devices", "3,4"), "2 or 4 devices are all of 0-3, or all of 4-7"),
-        (("--from", "facts.json", "-o", "-", "--devices", "0-2"), "Atlas A1 takes 1, 2, 4 or 8 of a server"),
+        (("--from", "facts.json", "-o", "-", "--devices", "3,4"), "2 or 4 devices must be all in 0-3 or all in 4-7"),
+        (("--from", "facts.json", "-o", "-", "--devices", "0-2"), "Atlas A1 supports 1, 2, 4 or 8 per server"),
         (("--from", "facts.json", "-o", "-", "--devices", "9"), "node01 has no device 9 in the inventory"),
         (("--from", "facts.json", "-o", "-", "--devices", "3-1"), "'3-1' is not a list of devices such as 0-3 or 0,1"),
         (("--from", "facts.json", "-o", "-", "--devices", "a"), "'a' is not a list of devices such as 0-3 or 0,1"),
         (("--from", "facts.json", "-o", "-", "--format", "1.2"), "--format 1.2 is for super-pods of atlas-a3"),
-        (("--from", "facts.json", "--push", "/data/t.json"), "--from and --push exclude each other"),
+        (("--from", "facts.json", "--push", "/data/t.json"), "--from and --push cannot be combined"),
         (("-o", "new.json", "--dry-run"), "--dry-run is for --push"),
         (("--push", "data/t.json", "-y"), "is not an absolute path"),
         (("--push", "/data/../t.json", "-y"), "is not an absolute path"),
@@ -389,7 +395,7 @@ def test_a_file_is_overwritten_only_with_an_option(run: Run) -> None:
         (("--check", "nowhere.json"), "nowhere.json: No such file or directory. Choose a rank table"),
         (("--check", "."), "a directory"),
         (("--check", "facts.json", "-o", "x.json"), "with --check, -o is console or json"),
-        (("--check", "facts.json", "--devices", "0"), "--check excludes --push"),
+        (("--check", "facts.json", "--devices", "0"), "--check cannot be combined with --push"),
         (("--check", "facts.json", "--limit", "node01"), "--check with --limit needs --inventory FILE"),
         (("--check", "latin.json"), "latin.json:2:2: the rank table is not UTF-8 text"),
     ],

@@ -64,14 +64,14 @@ def test_problems_have_line_and_column(path: Path) -> None:
         ("", (1, 1), "the file is empty"),
         ("  \n", (2, 1), "the file is empty"),
         ("\ufeff{}", (1, 1), "begins with a byte order mark"),
-        ("{\n/* why */}", (2, 1), "a comment"),
-        ('{"status": "completed"\n  # why\n}', (2, 3), "a comment"),
-        ('{"status": "completed",\n}', (1, 23), "a comma with nothing after it"),
-        ('{"status": ["a", ]}', (1, 16), "a comma with nothing after it"),
-        ('{"status": "completed"', (1, 23), "and the text ends here"),
+        ("{\n/* why */}", (2, 1), "JSON has no comments"),
+        ('{"status": "completed"\n  # why\n}', (2, 3), "JSON has no comments"),
+        ('{"status": "completed",\n}', (1, 23), "nothing follows the comma"),
+        ('{"status": ["a", ]}', (1, 16), "nothing follows the comma"),
+        ('{"status": "completed"', (1, 23), "but the text ends here"),
         ("{'status': 1}", (1, 2), "enclosed in double quotes, found \"'status': 1}\""),
-        ('{"a": NaN}', None, "NaN is no number there"),
-        ('{"a": -Infinity}', None, "-Infinity is no number there"),
+        ('{"a": NaN}', None, "NaN is not a JSON number"),
+        ('{"a": -Infinity}', None, "-Infinity is not a JSON number"),
         ("[" * 100000, None, "recursion"),
         ('{"a": ' + "9" * 5000 + "}", None, "4300 digits"),
         ('{"a": "\x1b[2J"}', (1, 8), "invalid control character"),
@@ -91,28 +91,28 @@ def test_text_that_is_not_json_is_explained_in_one_line(text: str, at: tuple[int
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[]", "it is a list, not an object"),
-        ("null", "it is null, not an object"),
-        ("{}", "it has neither version nor group_list"),
-        ('{"version": "3.0"}', "version '3.0' is not read, only 1.0, 1.2, 2.0"),
-        ('{"version": ["1.0"]}', "a list: it has to be a string"),
-        ('{"version": 1.0}', "version is '1.0', a number: it has to be a string"),
+        ("[]", "It is a list, not an object"),
+        ("null", "It is null, not an object"),
+        ("{}", "It has neither version nor group_list"),
+        ('{"version": "3.0"}', "version '3.0' is not supported. Use one of 1.0, 1.2, 2.0"),
+        ('{"version": ["1.0"]}', "a list. It must be a string"),
+        ('{"version": 1.0}', "version is '1.0', a number. It must be a string"),
         ('{"version": "1.0"}', "the table has no server_list"),
         ('{"version": "1.0", "server_list": {}}', "server_list is an object, not a list"),
         ('{"version": "1.0", "server_list": [3]}', "server_list[0] is a number, not an object"),
         ('{"version": "1.0", "server_list": [{}]}', "server_list[0] has no device"),
         ('{"version": "1.0", "server_list": [{"device": [{"device_id": "0"}]}]}', "device[0] has no rank_id"),
         ('{"version": "1.0", "server_list": [{"device": [{"rank_id": "0"}]}]}', "device[0] has no device_id"),
-        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": "x"}]}]}', "is 'x', which is no number"),
-        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": 1.5}]}]}', "is '1.5', which is no number"),
-        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": -1}]}]}', "is '-1', which is no number"),
-        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": 1e999}]}]}', "is 'inf', which is no number"),
-        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": true}]}]}', "is 'True', which is no number"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": "x"}]}]}', "is 'x', not a number"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": 1.5}]}]}', "is '1.5', not a number"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": -1}]}]}', "is '-1', not a number"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": 1e999}]}]}', "is 'inf', not a number"),
+        ('{"version": "1.0", "server_list": [{"device": [{"rank_id": true}]}]}', "is 'True', not a number"),
         ('{"version": "1.0", "server_list": [{"device": {"device_id": "0"}}]}', "device is an object, not a list"),
         ('{"version": "1.0", "server_list": [{"server_id": [], "device": []}]}', "server_id is a list, not a string"),
         ('{"version": "2.0", "rank_list": [{"rank_id": 0}]}', "rank_list[0] has no level_list"),
         ('{"group_list": [{"instance_list": [{"server_id": "a"}]}]}', "instance_list[0] has no devices"),
-        ('{"version": "\\u001b[2J"}', "is not read"),
+        ('{"version": "\\u001b[2J"}', "is not supported"),
     ],
 )  # fmt: skip
 def test_json_that_is_no_rank_table_is_explained_in_one_line(text: str, says: str) -> None:
@@ -129,7 +129,7 @@ def test_a_number_instead_of_a_string_is_a_problem_and_is_read() -> None:
     found = read(text)
     [problem] = found.problems
     assert (problem.rule, found.table is not None) == ("strings", True)
-    wanted = 'server_list[0].device[1].rank_id is a number: it has to be the string "1", as all numbers of this version'
+    wanted = 'server_list[0].device[1].rank_id is a number. In this version, it must be the string "1"'
     assert problem.text == wanted
     assert place(text, problem)[0] == next(
         number for number, line in enumerate(text.splitlines(), 1) if '"rank_id": 1' in line
@@ -139,13 +139,13 @@ def test_a_number_instead_of_a_string_is_a_problem_and_is_read() -> None:
 def test_a_string_instead_of_a_number_is_a_problem_of_version_2() -> None:
     text = (CASES / "good-v2.0.json").read_text().replace('"rank_id": 1,', '"rank_id": "1",')
     [problem] = read(text).problems
-    assert problem.text == "rank_list[1].rank_id is a string: it has to be the number 1, as all numbers of this version"
+    assert problem.text == "rank_list[1].rank_id is a string. In this version, it must be the number 1"
 
 
 def test_a_repeated_key_is_reported_at_its_second_place() -> None:
     text = '{"version": "1.0",\n "status": "a", "status": "completed", "server_count": "0", "server_list": []}'
     [problem] = read(text).problems
-    assert (problem.text, place(text, problem)) == ("status is given twice; the last one counts", (2, 17))
+    assert (problem.text, place(text, problem)) == ("status occurs twice. The last value counts", (2, 17))
 
 
 def test_an_address_has_a_bounded_length() -> None:

@@ -98,47 +98,47 @@ def server_key(key: str, value: Any) -> Callable[[Document], None]:
 
 # What is done to a good table → the rule that names it, and words of the sentence.
 EVERYWHERE: dict[str, tuple[Callable[[Document], None], str, str]] = {
-    "not finished": (lambda d: d.update(status="initializing"), "status", "status is 'initializing' instead of"),
+    "not finished": (lambda d: d.update(status="initializing"), "status", "status is 'initializing', so"),
     "no status": (lambda d: d.__delitem__("status"), "status", "status is missing"),
-    "one server too many": (lambda d: d.update(server_count="9"), "count", "server_count is 9, and there are "),
-    "the same address twice": (as_of("device_ip"), "device-ip", "is also that of rank 0 (server 10.1.0.10, device 0)"),
-    "no address": (change("device_ip", "10.20.0.300"), "device-ip", "'10.20.0.300' is no address"),
-    "another family": (change("device_ip", "fd00::1"), "device-ip", "is of IPv6, that of rank 0"),
-    "an address left out": (without("device_ip"), "device-ip", "has no device_ip, which devices of several "),
-    "a rank twice": (as_of("rank_id"), "rank", "rank_id 0 is also that of rank 0 (server 10.1.0.10, device 0)"),
+    "one server too many": (lambda d: d.update(server_count="9"), "count", "server_count is 9, but must be "),
+    "the same address twice": (as_of("device_ip"), "device-ip", "is also used by rank 0 (server 10.1.0.10, device 0)"),
+    "no address": (change("device_ip", "10.20.0.300"), "device-ip", "'10.20.0.300' is not an address"),
+    "another family": (change("device_ip", "fd00::1"), "device-ip", "is an IPv6 address, but rank 0"),
+    "an address left out": (without("device_ip"), "device-ip", "has no device_ip. It is required for more than "),
+    "a rank twice": (as_of("rank_id"), "rank", "rank_id 0 is also used by rank 0 (server 10.1.0.10, device 0)"),
     "a rank out of range": (change("rank_id", "777"), "rank", "rank_id 777 is not in 0-"),
-    "interleaved": (lambda d: swap(d, (0, 1), (2, 0)), "interleaved", "the ranks of servers must not interleave"),
-    "a server twice": (server_key("server_id", "10.1.0.10"), "server-id", "server_id 10.1.0.10 is given twice"),
+    "interleaved": (lambda d: swap(d, (0, 1), (2, 0)), "interleaved", "the ranks of a server must be consecutive"),
+    "a server twice": (server_key("server_id", "10.1.0.10"), "server-id", "server_id 10.1.0.10 occurs twice"),
     "too long a name": (server_key("server_id", "10.1.0.11" + "x" * 60), "server-id", "is longer than 64 characters"),
     "no name": (server_key("server_id", ""), "server-id", "server_list[1] has no server_id"),
-    "a host_ip that is none": (server_key("host_ip", "node_0"), "host-ip", "host_ip 'node_0' is no address"),
+    "a host_ip that is none": (server_key("host_ip", "node_0"), "host-ip", "host_ip 'node_0' is not an address"),
     "no device": (server_key("device", []), "rank", "has no device"),
-    "a device twice": (change("device_id", "0"), "device", "the device is also that of rank"),
-    "a number as rank": (lambda d: _number(d, "rank_id"), "strings", "rank_id is a number: it has to be the string"),
-    "a number as port": (change("device_port", 16666), "strings", 'it has to be the string "16666"'),
+    "a device twice": (change("device_id", "0"), "device", "uses the same device. Each rank on a device needs its own"),
+    "a number as rank": (lambda d: _number(d, "rank_id"), "strings", "rank_id is a number. In this version, it must be"),
+    "a number as port": (change("device_port", 16666), "strings", 'it must be the string "16666"'),
     "a port out of range": (change("device_port", "65536"), "port", "device_port '65536' is not in 1-65535"),
     "port zero": (change("host_port", "0"), "port", "host_port '0' is not in 1-65535"),
-    "the same host port": (change("host_port", "60000"), "port", "host_port 60000 is also that of rank"),
+    "the same host port": (change("host_port", "60000"), "port", "host_port 60000 is also used by rank"),
 }  # fmt: skip
 OF_SUPER_PODS: dict[str, tuple[Callable[[Document], None], str, str]] = {
     "no super device id": (without("super_device_id"), "sdid", "has no super_device_id"),
     "an empty super device id": (change("super_device_id", ""), "sdid", "has no super_device_id"),
-    "a super device id in words": (change("super_device_id", "0x3000000"), "sdid", "'0x3000000' is no number"),
-    "a super device id twice": (as_of("super_device_id"), "sdid", "is also that of rank 0 (server 10.1"),
+    "a super device id in words": (change("super_device_id", "0x3000000"), "sdid", "'0x3000000' is not a number"),
+    "a super device id twice": (as_of("super_device_id"), "sdid", "is also used by rank 0 (server 10.1"),
     "no super-pods": (lambda d: d.__delitem__("super_pod_list"), "super-pod", "super_pod_list is missing or empty"),
-    "a super-pod twice": (lambda d: d["super_pod_list"][1].update(super_pod_id="0"), "super-pod", "0 is given twice"),
+    "a super-pod twice": (lambda d: d["super_pod_list"][1].update(super_pod_id="0"), "super-pod", "0 occurs twice"),
     "a server in no super-pod": (lambda d: d["super_pod_list"][0]["server_list"].pop(), "super-pod", "is in no super-"),
     "an unknown server": (
         lambda d: d["super_pod_list"][0]["server_list"].append({"server_id": "nobody"}), "super-pod",
-        "super-pod 0 names server 'nobody', which server_list does not have",
+        "super-pod 0 lists server 'nobody', which is not in server_list",
     ),
     "a server in two super-pods": (
         lambda d: d["super_pod_list"][1]["server_list"].append({"server_id": "10.1.0.10"}), "super-pod",
-        "super-pod 1 names server 10.1.0.10, which is in super-pod 0 already",
+        "super-pod 1 lists server 10.1.0.10, which is already in super-pod 0",
     ),
-    "super-pods interleaved": (lambda d: _interleave_pods(d), "super-pod", "stands apart from"),
+    "super-pods interleaved": (lambda d: _interleave_pods(d), "super-pod", "but a server of another super-pod is between"),
     "another backup": (change("backup_device_ip", "10.99.0.1"), "backup", "'10.99.0.1' is not the device_ip of the "),
-    "the backup's own port": (change("backup_device_port", "16666"), "port", "is also the device_port of rank"),
+    "the backup's own port": (change("backup_device_port", "16666"), "port", "must differ from the device_port of rank"),
 }  # fmt: skip
 
 
@@ -184,7 +184,9 @@ def test_servers_out_of_lexical_order_are_a_warning_about_mindspore() -> None:
     made = number_ranks("1.0", [Server(name, (RankedDevice(0, 0, (), address),), ()) for name, address in hosts])
     [problem] = judge(read(text_of(made)))
     assert (problem.rule, problem.warning) == ("order", True)
-    assert problem.text.startswith("server 172.30.209.141 has its ranks after server 172.30.209.20: MindSpore")
+    assert problem.text.startswith(
+        "the ranks of server 172.30.209.141 follow those of server 172.30.209.20, but MindSpore"
+    )
 
 
 def test_a_name_of_the_loopback_is_a_warning() -> None:
@@ -197,7 +199,7 @@ def test_a_placeholder_of_a_manual_is_a_warning(name: str) -> None:
     made = number_ranks("1.0", [Server(name, (RankedDevice(0, 0, (), "10.0.0.1"),), ())])
     [problem] = judge(read(text_of(made)))
     assert (problem.rule, problem.warning) == ("server-id", True)
-    assert problem.text == f"server_id '{name}' is no address, but what a manual may have in the place of one"
+    assert problem.text == f"server_id '{name}' looks like a placeholder from a manual, not an address"
 
 
 @pytest.mark.parametrize("name", ["10.1.0.1", "fd00::1", "node_0", "max-3.example", "xx", "1-2", "node-1-2-3-4"])
@@ -208,14 +210,14 @@ def test_any_other_name_of_a_server_is_taken(name: str) -> None:
 def test_a_device_that_no_server_has_is_a_warning() -> None:
     [problem] = judge(read(text_of(number_ranks("1.0", [Server("a", (RankedDevice(0, 64, (), "10.0.0.1"),), ())]))))
     assert (problem.rule, problem.warning) == ("device", True)
-    assert problem.text == "rank 0 (server a, device 64): the last device that a server can have is 63"
+    assert problem.text == "rank 0 (server a, device 64): the highest device number on a server is 63"
 
 
 @pytest.mark.parametrize(
     ("devices", "says"),
-    [((0, 1, 2), "3 devices (0, 1, 2): Atlas A1 takes 1, 2, 4 or 8 of a server"),
-     ((3, 4), "devices 3, 4: on Atlas A1, 2 or 4 devices are all of 0-3, or all of 4-7"),
-     ((0, 1, 4, 5), "on Atlas A1, 2 or 4 devices are all of 0-3, or all of 4-7"),
+    [((0, 1, 2), "3 devices (0, 1, 2). Atlas A1 supports 1, 2, 4 or 8 per server"),
+     ((3, 4), "devices 3, 4. On Atlas A1, 2 or 4 devices must be all in 0-3 or all in 4-7"),
+     ((0, 1, 4, 5), "2 or 4 devices must be all in 0-3 or all in 4-7"),
      ((0, 1, 2, 3), ""), ((4, 5, 6, 7), ""), ((6,), ""), (tuple(range(8)), "")],
 )  # fmt: skip
 def test_a_server_of_atlas_a1_takes_devices_of_one_ring_or_all(devices: tuple[int, ...], says: str) -> None:
@@ -233,7 +235,7 @@ def test_servers_of_atlas_a1_have_the_same_number_and_elsewhere_it_is_recommende
     found = read(text_of(number_ranks("1.2", servers, [("0", ("10.1.0.1", "10.1.0.2", "10.1.0.3"))])))
     [sets] = [problem for problem in judge(found, Product.ATLAS_A2) if problem.rule == "device-set"]
     assert (sets.text, sets.warning) == (
-        "server 10.1.0.3 has 4 devices, others have 8: the same number of each is recommended", True,
+        "server 10.1.0.3 has 4 devices, but other servers have 8. The same number on each server is recommended", True,
     )  # fmt: skip
     [sets] = [problem for problem in judge(found, Product.ATLAS_A1) if problem.rule == "device-set"]
     assert not sets.warning
@@ -243,7 +245,7 @@ def test_ranks_with_different_ports_may_share_a_device() -> None:
     found = read((RANK_TABLES / "good-v1.0-several-ranks-a-device.json").read_text())
     assert judge(found, Product.ATLAS_A2) == ()
     assert [problem.text for problem in judge(found, Product.ATLAS_A1)] == [
-        "rank 1 (server host_0, device 0): the device is also that of rank 0, and Atlas A1 takes one a device"
+        "rank 1 (server host_0, device 0): rank 0 uses the same device. Atlas A1 supports one rank per device"
     ]
 
 
@@ -261,8 +263,8 @@ def test_the_page_has_every_rule() -> None:
 
 @pytest.mark.parametrize(
     ("version", "product", "says"),
-    [("1.2", Product.ATLAS_A2, "the table is version 1.2, which atlas-a2 does not take, but version 1.0"),
-     ("1.2", Product.ATLAS_A1, "the table is version 1.2, which atlas-a1 does not take, but version 1.0"),
+    [("1.2", Product.ATLAS_A2, "the table is version 1.2, which atlas-a2 does not support. Use version 1.0"),
+     ("1.2", Product.ATLAS_A1, "the table is version 1.2, which atlas-a1 does not support. Use version 1.0"),
      ("1.0", Product.ATLAS_A3, ""), ("1.2", Product.ATLAS_A3, ""), ("1.0", Product.ATLAS_A2, "")],
 )  # fmt: skip
 def test_the_version_is_one_of_the_product(version: str, product: Product, says: str) -> None:
@@ -274,7 +276,7 @@ def test_a_group_list_and_version_2_are_of_other_products() -> None:
     for name in ("good-group-list.json", "good-v2.0.json"):
         found = judge(read((RANK_TABLES / name).read_text()), Product.ATLAS_A3)
         [problem] = [problem for problem in found if not problem.warning]
-        assert problem.text.endswith("which atlas-a3 does not take, but version 1.0 or 1.2")
+        assert problem.text.endswith("which atlas-a3 does not support. Use version 1.0 or 1.2")
 
 
 @pytest.mark.parametrize(("key", "where"), [("group_count", ()), ("instance_count", (0,)), ("device_count", (0,))])
@@ -285,7 +287,7 @@ def test_the_counts_of_a_group_list_count(key: str, where: tuple[int, ...]) -> N
     assert said(document) == []
     (document["group_list"][0] if where else document)[key] = "5"
     [problem] = said(document)
-    assert (problem.rule, f"{key} is 5, and there are 1" in problem.text) == ("count", True)
+    assert (problem.rule, f"{key} is 5, but must be 1" in problem.text) == ("count", True)
 
 
 def test_ranks_of_a_group_list_follow_its_order_and_its_devices_need_addresses() -> None:
@@ -293,8 +295,8 @@ def test_ranks_of_a_group_list_follow_its_order_and_its_devices_need_addresses()
     group = {"instance_count": "2", "device_count": "2", "instance_list": instances}
     found = said({"status": "completed", "group_count": "1", "group_list": [group]})
     assert [problem.text for problem in found] == [
-        "rank 0 (server a, device 0) has no device_ip, which those of a group_list have to have",
-        "rank 1 (server b, device 0) has no device_ip, which those of a group_list have to have",
+        "rank 0 (server a, device 0) has no device_ip. It is required in a group_list",
+        "rank 1 (server b, device 0) has no device_ip. It is required in a group_list",
     ]
 
 
@@ -313,4 +315,4 @@ def test_an_address_that_atlas_a1_needs_may_be_left_out_of_one_server_of_atlas_a
     text = text_of(number_ranks("1.0", [Server("10.1.0.1", (RankedDevice(0, 0, ()),), ())]))
     assert judge(read(text), Product.ATLAS_A2) == ()
     [problem] = judge(read(text), Product.ATLAS_A1)
-    assert problem.text.endswith("has no device_ip, which those of Atlas A1 have to have")
+    assert problem.text.endswith("has no device_ip. It is required on Atlas A1")

@@ -138,7 +138,7 @@ def test_what_is_not_to_be_believed_is_unknown_and_says_why(
     assert (job.outcome, job.open, job.code()) == ("unknown", False, 3)
     assert (init.open, init.code()) == (False, 43)
     assert prolog.sentence.endswith(". Jobs run anyway")
-    assert job.sentence.endswith(". No job runs until it is known")
+    assert job.sentence.endswith(". No job runs until the state is known")
 
 
 def test_a_clock_that_is_a_little_ahead_is_no_future(node: Node) -> None:

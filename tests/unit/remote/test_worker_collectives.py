@@ -81,7 +81,7 @@ def test_a_barrier_that_does_not_wait_is_wrong_and_what_a_backend_refuses_is_sai
     events = list(results(said(3, (None, "early"), (None, "refuses reduce_scatter"))))
     wrong = {(test.op, word["first"]) for _, test, word in events if word["wrong"]}
     assert {op for op, _ in wrong} == {"barrier"}
-    assert all(text.startswith("the barrier let go before rank ") for _, text in wrong)
+    assert all(text.startswith("the barrier returned before rank ") for _, text in wrong)
     refusing = {(test.op, test.form, word["refused"]) for _, test, word in events if word.get("refused")}
     assert refusing == {("reduce_scatter", "list", "ProcessGroupGloo does not support reduce_scatter")}
 

@@ -144,7 +144,9 @@ def test_a_configuration_without_an_end_is_a_usage_error(tmp_path: Path, target:
         file.truncate(2 << 30)
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/config").symlink_to(tmp_path / target)
-    with pytest.raises(UsageError, match=r"\.ssh/config cannot be read: (larger than 16 MiB|this is no ordinary file)"):
+    with pytest.raises(
+        UsageError, match=r"\.ssh/config cannot be read: (larger than 16 MiB|this is not a regular file)"
+    ):
         SshConfig(lambda _: None, home=tmp_path)
 
 
@@ -213,7 +215,7 @@ def test_problems_with_key_files_are_reported(tmp_path: Path, content: bytes | N
 
 
 def test_a_key_file_without_an_end_is_not_read() -> None:
-    assert KeyFiles()["/dev/zero"].problem == "cannot be read: this is no ordinary file"
+    assert KeyFiles()["/dev/zero"].problem == "cannot be read: this is not a regular file"
 
 
 def test_an_encrypted_key_is_reported_as_encrypted(tmp_path: Path) -> None:

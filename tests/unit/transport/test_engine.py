@@ -368,7 +368,7 @@ def test_calls_of_a_node_that_ends_do_not_disturb_the_others(engine: MakeEngine)
 def test_a_node_that_cannot_call_says_so(engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callbacks.Callbacks, "addresses", lambda *_: "127.0.0.1:1")
     error = error_of(lambda: engine(1, "deaf").run(hosts(1)[0], Program(""), timeout=PATIENCE))
-    assert "no way to the controller at 127.0.0.1:1: [Errno 111] Connection refused" in error.summary
+    assert "cannot reach the controller at 127.0.0.1:1: [Errno 111] Connection refused" in error.summary
 
 
 def test_a_node_says_its_addresses_before_a_host_name_that_clones_share() -> None:

@@ -42,7 +42,7 @@ def test_a_host_that_no_line_names_is_unknown(tmp_path: Path) -> None:
 def test_a_file_without_an_end_is_a_usage_error(tmp_path: Path, target: str) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(2 << 30)
-    with pytest.raises(UsageError, match=r"larger than 128 MiB. Use|this is no ordinary file. Use"):
+    with pytest.raises(UsageError, match=r"larger than 128 MiB. Use|this is not a regular file. Use"):
         KnownHosts.read((str(tmp_path / target),))
 
 

@@ -94,7 +94,10 @@ def test_it_is_taken_where_no_host_s_jobs_have_torch(inventory: Path) -> None:
 def test_a_host_whose_results_are_wrong_is_named(lab: LabHandle, inventory: Path) -> None:
     lab.ssh("node02", "touch /tmp/all_reduce_test.wrong")
     (finding,) = found(probe(inventory, "--with", "hccl-test"))
-    assert (finding["outcome"], finding["summary"]) == ("fail", "HCCL Test reported wrong results on node02/0, node02/1")
+    assert (finding["outcome"], finding["summary"]) == (
+        "fail",
+        "HCCL Test reported wrong results on node02/0, node02/1",
+    )
 
 
 def test_hosts_that_cannot_log_in_at_each_other_leave_a_command_to_run(lab: LabHandle, inventory: Path) -> None:

@@ -185,7 +185,10 @@ def test_a_setup_line_that_fails_is_evidence_against_its_host(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("doing", "hangs", "says"),
-    [("while starting", "sleep 12", "no agent started within 4 s"), ("(last stage: python)", "", "still importing torch")],
+    [
+        ("while starting", "sleep 12", "no agent started within 4 s"),
+        ("(last stage: python)", "", "still importing torch"),
+    ],
 )
 def test_a_host_that_does_not_get_ready_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, doing: str, hangs: str, says: str

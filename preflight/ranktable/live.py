@@ -87,7 +87,7 @@ def _servers_without_host(
             continue
         name = f"server {server.id} ({_ranks(server)})"
         if unknown:
-            yield f"{name} may be {unknown}. The addresses of these hosts are unknown"
+            yield f"{name} may be {unknown}. The addresses of {unknown} are unknown"
         else:
             text = f"{name} is not a host in the inventory"
             yield HostDifference("server", text, (*server.path, "server_id"), server=server.id)

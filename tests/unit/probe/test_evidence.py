@@ -143,7 +143,7 @@ def test_the_roll_call_ends_when_all_have_come(size: int) -> None:
 
 def test_the_roll_call_says_who_is_missing_and_gives_up_in_time() -> None:
     said: list[dict[str, Any]] = []
-    with pytest.raises(TimeoutError, match=r"62 of 64 ranks connected within 0 s\. Missing ranks: 2, 63"):
+    with pytest.raises(TimeoutError, match=r"62 of 64 ranks connected within 0 s. Missing ranks: 2, 63"):
         roll_call(Store(*(rank for rank in range(1, 64) if rank not in (2, 63))), 0, 64, 0.4, said.append)
     assert said[-1] == {"at": "waits", "present": 62, "missing": [2, 63]}
 

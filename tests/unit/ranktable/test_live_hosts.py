@@ -147,8 +147,8 @@ def test_another_super_device_id_and_a_split_super_pod_are_differences() -> None
     found, _ = differences(table_of(SUPER_PODS), SUPER_PODS | other)
     assert [one.text for one in found] == [
         "rank 8 (server 10.1.0.2, device 0): the table has super_device_id 8388608, but node02 has 5",
-        "server 10.1.0.2: the table puts node02 and node01 into super-pod 0, but node02 is in super-pod 3 and node01 in "
-        "super-pod 0",
+        "server 10.1.0.2: the table puts node02 and node01 into super-pod 0, "
+        "but node02 is in super-pod 3 and node01 in super-pod 0",
     ]
 
 
@@ -186,7 +186,8 @@ def copies(**digests: str) -> dict[str, Any]:
         (copies(node01="d1", node02=""),
          [("node02", False, "node02: RANK_TABLE_FILE=/data/hccl.json cannot be read (missing)")]),
         (copies(node01="d2", node02="d2"),
-         [(host, True, f"{host}: RANK_TABLE_FILE=/data/hccl.json is a different table (sha256 d2…)")
+         [(host, True, f"{host}: RANK_TABLE_FILE=/data/hccl.json is a different table (sha256 d2…). "
+           "No host has this table")
           for host in ("node01", "node02")]),
     ],
 )  # fmt: skip

@@ -113,8 +113,8 @@ EVERYWHERE: dict[str, tuple[Callable[[Document], None], str, str]] = {
     "no name": (server_key("server_id", ""), "server-id", "server_list[1] has no server_id"),
     "a host_ip that is none": (server_key("host_ip", "node_0"), "host-ip", "host_ip 'node_0' is not an address"),
     "no device": (server_key("device", []), "rank", "has no device"),
-    "a device twice": (change("device_id", "0"), "device", "uses the same device. Each rank on a device needs its own"),
-    "a number as rank": (lambda d: _number(d, "rank_id"), "strings", "rank_id is a number. In this version,"),
+    "a device twice": (change("device_id", "0"), "device", "uses the same device. Each rank"),
+    "a number as rank": (lambda d: _number(d, "rank_id"), "strings", "is a number. In this version, it must be"),
     "a number as port": (change("device_port", 16666), "strings", 'it must be the string "16666"'),
     "a port out of range": (change("device_port", "65536"), "port", "device_port '65536' is not in 1-65535"),
     "port zero": (change("host_port", "0"), "port", "host_port '0' is not in 1-65535"),
@@ -136,9 +136,9 @@ OF_SUPER_PODS: dict[str, tuple[Callable[[Document], None], str, str]] = {
         lambda d: d["super_pod_list"][1]["server_list"].append({"server_id": "10.1.0.10"}), "super-pod",
         "super-pod 1 lists server 10.1.0.10, which is already in super-pod 0",
     ),
-    "super-pods interleaved": (lambda d: _interleave_pods(d), "super-pod", "a server of another super-pod is between"),
+    "super-pods interleaved": (lambda d: _interleave_pods(d), "super-pod", "of another super-pod is between"),
     "another backup": (change("backup_device_ip", "10.99.0.1"), "backup", "'10.99.0.1' is not the device_ip of the "),
-    "the backup's own port": (change("backup_device_port", "16666"), "port", "must differ from the device_port of"),
+    "the backup's own port": (change("backup_device_port", "16666"), "port", "must differ from the device_port"),
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ WRONG = {
     "list": (b"[]", "it should be an object in { }, but is a list in [ ]"),
     "text": (b'"x"', "it should be an object in { }, but is text in quotes"),
     "empty": (b"", "it is empty"),
-    "cut": (b'{"schema": "preflight.', "the file is cut off, because the JSON does not end"),
+    "cut": (b'{"schema": "preflight.', "the file is truncated: the JSON is incomplete"),
     "prose": (b'{"schema": "x",\n oops}', "line 2, column 2 is not JSON"),
     "deep": (b"[" * 100_000, "it "),
     "binary": (b"\xff\xfe\x00\x01", "it "),

@@ -39,7 +39,7 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
         f"{name}: {_demand(load)}{_busiest(load)}",
         expected=_expected(WARN * load.available),
         found=_number(load.wanted),
-        cause="a running job" if job_hint else "",
+        cause=_cause(job_hint),
         remedy=WAIT if own_pids else "end leftover processes, or wait until they finish",
         commands=(scribe.on(name, show_run(own_pids[0]) if own_pids else "top -b -n 1"),),
         evidence=_evidence(job_hint, load),
@@ -71,6 +71,10 @@ def _busiest(load: Load) -> str:
         f"{process.name} (pid {process.pid}{f', {process.user}' if process.user else ''})" for process in load.busiest
     )
     return (f": {shown}" if shown else "") + (" …" if load.others > len(load.busiest) else "")
+
+
+def _cause(job_hint: str) -> str:
+    return "a running job" if job_hint else ""
 
 
 def _evidence(job_hint: str, load: Load) -> tuple[str, ...]:

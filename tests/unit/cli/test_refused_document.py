@@ -39,7 +39,7 @@ def test_a_file_that_is_none_names_what_is_wrong_and_what_writes_one(
     assert main([*COMMANDS[kind], str(file)]) == 2
     error = capsys.readouterr().err
     assert f"preflight: {file}: not {KINDS[kind].name}: {sentence}" in error
-    assert not re.search(r"Expected|Object missing|malformed|truncated|`", error)
+    assert not re.search(r"Expected|Object missing|malformed|was truncated|`", error)
     assert advised(error) == [KINDS[kind].command.split()[1:]]
     assert accepted(advised(error)[0])
 

@@ -74,8 +74,8 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
       nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT
       nvidia-smi -q | grep -A2 'Reset Status'
 
-    Fix: End the jobs, then reset the GPU or reboot the host. Replace the bus address with the one in the finding. If
-    the remapping failed, replace the GPU.
+    Fix: End the jobs, then reset the GPU or reboot the host. If the driver requests Node Reboot, reboot the host.
+    Replace the bus address with the one in the finding. If the remapping failed, replace the GPU.
       nvidia-smi --gpu-reset -i 0000:9b:00.0
     """
     yield from silent(scribe, nvidia)
@@ -109,7 +109,7 @@ def _repair(scribe: Here, gpu: Gpu) -> tuple[str, tuple[str, ...]]:
         return f"stop all jobs on {scribe.host.name}, then reboot it", ()
     if action == "None" or "Reset" in action:
         return f"stop the jobs on this GPU, then reset the GPU or reboot {scribe.host.name}", (_reset(scribe, gpu.bus),)
-    query = f"nvidia-smi -q -i {gpu.bus} | grep -i 'recovery action'"
+    query = f"nvidia-smi -q -i {gpu.bus} | grep Recovery"
     return "stop the jobs on this GPU, then check whether the request is gone", (scribe.on(scribe.host.name, query),)
 
 

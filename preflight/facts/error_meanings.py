@@ -392,7 +392,7 @@ _RUNTIME = {  # numbers of ACL and the runtime, as in CANN's rt_error_codes.h
     507048: _WAITED,
     507049: _TWICE,
     507053: Meaning("the device's memory is damaged (uncorrectable error)", _DAMAGED, _ECC),
-    507054: Meaning("the device's memory is damaged (HBM, more than one bit)", _DAMAGED, _ECC),
+    507054: Meaning("the device's memory is damaged (multi-bit HBM error)", _DAMAGED, _ECC),
     507055: Meaning("the memory of the copy's source device may be damaged", "read the errors of that device (NPU113)"),
     507056: Meaning(
         "the link between two devices broke", "check the link and the optics of both devices (NPU107, NIC102)"

@@ -24,7 +24,7 @@ _ANY = {
         "import the backend (torch_npu) manually in the job environment on the host",
     ),
     "backend": Meaning(
-        "the device does not open: another process holds it, it is lost, or access is denied",
+        "the device cannot be opened, because another process holds it, it has been lost, or access is denied",
         "check the driver, the permissions of the device files in /dev, and other processes on the device",
     ),
     "device": Meaning(
@@ -68,7 +68,7 @@ _OF = {
             ("nvidia-smi",),
         ),
         "backend": Meaning(
-            "the GPU does not open: it is lost, or another process holds it",
+            "the GPU cannot be opened, because it has been lost or another process holds it",
             "check the GPU and the Xid errors in the kernel log",
             ("nvidia-smi", f"{_KERNEL_LOG} | grep -i xid"),
         ),
@@ -85,7 +85,7 @@ _OF = {
     },
     "hccl": {
         "backend": Meaning(
-            "the NPU does not open: another process holds it, it is lost, or access is denied",
+            "the NPU cannot be opened, because another process holds it, it has been lost, or access is denied",
             "check the NPU and the permissions of its device files (NPU109, NPU118)",
             ("npu-smi info", "ls -l /dev/davinci*"),
         ),

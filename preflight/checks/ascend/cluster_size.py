@@ -40,11 +40,11 @@ def counts(scribe: All) -> Iterator[Finding]:
             )
         elif product is Product.ATLAS_A2 and _unequal_modules(own):
             yield scribe.warn(
-                f"{host.name}: devices {_listed(own)} are in different positions in the two modules",
+                f"{host.name}: {_of_modules(own)}",
                 host=host.name,
                 expected="the same positions (0 and 8, 1 and 9, …), unless jobs set HCCL_INTRA_ROCE_ENABLE=1",
-                remedy="use the same positions in both modules, or set HCCL_INTRA_ROCE_ENABLE=1 in the jobs' "
-                "environment",
+                remedy=f"use devices such as {_listed(_matching(own))} for {host.name} in the inventory, or set "
+                "HCCL_INTRA_ROCE_ENABLE=1 in the jobs' environment",
             )
     yield from _unequal_numbers(scribe)
 
@@ -75,6 +75,21 @@ def _unequal_modules(own: set[int]) -> bool:
     """Return whether a server uses both its modules, 0-7 and 8-15, but not in the same places."""
     second = {index - 8 for index in own if index >= 8}
     return bool(second) and bool(own - set(range(8, 16))) and second != {index for index in own if index < 8}
+
+
+def _of_modules(own: set[int]) -> str:
+    """Return which devices of the two modules have different positions."""
+    first, second = ({index for index in own if (index >= 8) is upper} for upper in (False, True))
+    return (
+        f"devices {_listed(first)} of the first module (0-7) do not match devices {_listed(second)} of the second "
+        "(8-15)"
+    )
+
+
+def _matching(own: set[int]) -> set[int]:
+    """Return devices with the first module's positions in both modules."""
+    first = {index for index in own if index < 8}
+    return first | {index + 8 for index in first}
 
 
 def _listed(devices: set[int]) -> str:

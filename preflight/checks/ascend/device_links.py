@@ -158,8 +158,8 @@ def error_correction(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hcc
 
 @cluster_check("NIC104", "Device link speed and duplex", products=NPU, several=False)
 def speed(scribe: All, nic: Mapping[str, Nic], hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
-    """Why: A collective is as fast as its slowest link. The devices of Atlas A1 have 100 Gb/s each. The devices of A2
-    and A3 have 200 Gb/s each.
+    """Why: A collective is only as fast as its slowest link. The devices of Atlas A1 have 100 Gb/s each. The devices of
+    A2 and A3 have 200 Gb/s each.
 
     Result: FAIL if a device is slower than most others or uses half duplex. WARN if all devices are equally slow,
     because this may be intended.

@@ -13,7 +13,7 @@ _OF_PEER = "could not test a connection to this host: "
 # A status of 128 and more is that of a signal. Python was killed, and is not at fault.
 _NO_ANSWER = re.compile(
     r"the (?:program on the host exited with (?:1[01]\d|12[0-7]|\d\d?) and gave no answer"
-    r"|host sent more than \d+ bytes, but no|collector's answer is damaged)"
+    r"|host sent more than \d+ bytes, but no|collector's response is corrupted)"
 )
 _NO_PYTHON = "the Python of the jobs is not installed"
 _WHERE_JOBS_RUN = ", where the jobs run,"

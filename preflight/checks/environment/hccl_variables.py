@@ -45,11 +45,11 @@ class JobVariables:
 
 @host_check("ENV104", "HCCL variable names and values", products=NPU)
 def valid(scribe: Here, job: Job) -> Iterator[Finding]:
-    """Why: A value out of range ends a job when it creates its first communicator (EI0001), after all data was loaded.
-    A misspelt variable name causes no error, and HCCL uses the default.
+    """Why: An out-of-range value makes a job fail when it creates its first communicator (EI0001), after all the data
+    has been loaded. A misspelt variable name causes no error, and HCCL uses the default.
 
-    Result: FAIL for a value out of range. WARN for a name that resembles the name of an HCCL variable. WARN for a value
-    above the vendor's recommendation, and for a variable that has no effect on the product.
+    Result: FAIL for an out-of-range value. WARN for a name that resembles the name of an HCCL variable. WARN for a
+    value above the vendor's recommendation, and for a variable that has no effect on the product.
 
     Check manually: Run this in the jobs' environment, after the setup command under [probe] in the inventory.
       env | grep -E 'HCCL|TORCH_|ASCEND_'

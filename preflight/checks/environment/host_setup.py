@@ -62,9 +62,9 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
         if not wanted:
             yield scribe.skip(_NOT_REQUESTED)
     elif wanted:
-        state = "outdated" if ours(before) else "missing"
+        state = f"in {HOSTS_FILE} are outdated" if ours(before) else f"are missing from {HOSTS_FILE}"
         yield scribe.bad(
-            f"{name}: the cluster's host names in {HOSTS_FILE} are {state}",
+            f"{name}: the cluster's host names {state}",
             remedy=f"write the cluster's host names to {HOSTS_FILE}",
             commands=_CONFIGURE,
             change=_change(scribe, HOSTS_FILE, environment.hosts, after),

@@ -30,33 +30,33 @@ def left_to_jobs(scribe: Here, load: Load, npu_smi: NpuSmi | None, os: Os | None
     share, name = load.wanted / load.available, scribe.host.name
     if share < WARN:
         return
-    may_be_a_job = _may_be_a_job(scribe, npu_smi)
-    if may_be_a_job and share < FAIL:
-        yield scribe.skip(f"{_demand(load)}. This may be {may_be_a_job}")
+    job_hint = _job_hint(scribe, npu_smi)
+    if job_hint and share < FAIL:
+        yield scribe.skip(f"{_demand(load)}. This may be a running job, because {job_hint}")
         return
     own_pids = [process.pid for process in load.busiest if owner(os, process.pid, process.name) is not Owner.JOB]
-    yield (scribe.bad if share >= FAIL and not may_be_a_job else scribe.warn)(
+    yield (scribe.bad if share >= FAIL and not job_hint else scribe.warn)(
         f"{name}: {_demand(load)}{_busiest(load)}",
-        expected=f"less than {_number(WARN * load.available)} processors",
+        expected=_expected(WARN * load.available),
         found=_number(load.wanted),
-        cause=may_be_a_job,
+        cause=_cause(job_hint),
         remedy=WAIT if own_pids else "end leftover processes, or wait until they finish",
         commands=(scribe.on(name, show_run(own_pids[0]) if own_pids else "top -b -n 1"),),
-        evidence=tuple(map(_in_depth, load.busiest)),
+        evidence=_evidence(job_hint, load),
     )
 
 
-def _may_be_a_job(scribe: Here, npu_smi: NpuSmi | None) -> str:
+def _job_hint(scribe: Here, npu_smi: NpuSmi | None) -> str:
     """Return why the counted processes may belong to a wanted job; empty where they cannot."""
     if npu_smi and npu_smi.processes:
-        return f"a running job, because {npu_smi.processes[0].name or 'a process'} uses the devices"
+        return f"{npu_smi.processes[0].name or 'a process'} uses the devices"
     if npu_smi and npu_smi.processes_listed:
         return ""
     if scribe.cluster.product.is_npu:
-        return "a running job, which cannot be ruled out because npu-smi does not list processes"
+        return "npu-smi does not list processes"
     if scribe.cluster.probe.idle:
         return ""
-    return "a running job, which cannot be ruled out without idle = true under [probe] in the inventory"
+    return "idle = true is not set under [probe] in the inventory"
 
 
 def _demand(load: Load) -> str:
@@ -73,8 +73,23 @@ def _busiest(load: Load) -> str:
     return (f": {shown}" if shown else "") + (" …" if load.others > len(load.busiest) else "")
 
 
+def _cause(job_hint: str) -> str:
+    return "a running job" if job_hint else ""
+
+
+def _evidence(job_hint: str, load: Load) -> tuple[str, ...]:
+    hints = (f"{job_hint}, so a job may be running",) if job_hint else ()
+    return (*hints, *map(_in_depth, load.busiest))
+
+
 def _in_depth(busy: Busy) -> str:
     return f"{busy.name} (pid {busy.pid}) needs {busy.wanted:.0%} of a processor and gets {busy.used:.0%}"
+
+
+def _expected(limit: float) -> str:
+    if limit > 1:
+        return f"fewer than {_number(limit)} processors"
+    return f"less than {_number(limit)} processor{'' if limit == 1 else 's'}"
 
 
 def _number(processors: float) -> str:

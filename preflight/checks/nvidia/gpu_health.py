@@ -74,8 +74,8 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
       nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT
       nvidia-smi -q | grep -A2 'Reset Status'
 
-    Fix: End the jobs, then reset the GPU or reboot the host. Replace the bus address with the one in the finding. If
-    the remapping failed, replace the GPU.
+    Fix: End the jobs, then reset the GPU or reboot the host. If the driver requests Node Reboot, reboot the host.
+    Replace the bus address with the one in the finding. If the remapping failed, replace the GPU.
       nvidia-smi --gpu-reset -i 0000:9b:00.0
     """
     yield from silent(scribe, nvidia)
@@ -91,14 +91,26 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             )
         elif change := pending or _pending_of_new_drivers(gpu):
             report, suffix = (scribe.bad, "") if pending else (scribe.warn, " (format unconfirmed)")
+            remedy, commands = _repair(scribe, gpu)
             yield report(
                 f"{name}: {change}{suffix}",
                 device=index,
                 expected="no pending repair",
                 found="pending",
-                remedy=f"stop the jobs on this GPU, then reset the GPU or reboot {scribe.host.name}",
-                commands=(_reset(scribe, gpu.bus),),
+                remedy=remedy,
+                commands=commands,
             )
+
+
+def _repair(scribe: Here, gpu: Gpu) -> tuple[str, tuple[str, ...]]:
+    """Return the remedy and its commands: the driver's action if it requests one."""
+    action = gpu.recovery_action or "None"
+    if "Reboot" in action:
+        return f"stop all jobs on {scribe.host.name}, then reboot it", ()
+    if action == "None" or "Reset" in action:
+        return f"stop the jobs on this GPU, then reset the GPU or reboot {scribe.host.name}", (_reset(scribe, gpu.bus),)
+    query = f"nvidia-smi -q -i {gpu.bus} | grep Recovery"
+    return "stop the jobs on this GPU, then check whether the request is gone", (scribe.on(scribe.host.name, query),)
 
 
 def _pending(gpu: Gpu) -> str:

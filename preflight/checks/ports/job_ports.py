@@ -125,7 +125,7 @@ def _not_writable(scribe: Here, sysctl: Sysctl, plan: Repair) -> Iterator[Findin
     for (path, remedy), load_paths in deciding.items():
         yield scribe.bad(
             f"{scribe.host.name}: {_not_reserved(plan.left[load_paths[0]])} after {_alternatives(load_paths)}, because "
-            f"of {path}, which preflight does not change",
+            f"{f'{path} is a symbolic link' if path == OWN_FILE else f'of {path}'}, which preflight does not change",
             remedy=remedy,
             commands=_CONFIGURE if path == OWN_FILE else (),
         )
@@ -144,7 +144,7 @@ def _file(scribe: Here, plan: Repair, edit: Edit) -> Finding:
     return report(
         f"{scribe.host.name}: {text}",
         expected=str(expected),
-        remedy=f"set {KEY} = {plan.united} in {edit.path}",
+        remedy=f"let preflight set {KEY} = {plan.united} in {edit.path}",
         commands=_CONFIGURE,
         change=change,
     )

@@ -110,7 +110,7 @@ def _best(tests: Iterable[TestResult]) -> list[TestResult]:
 
 def _compared(test: TestResult, outcome: Outcome, least: float) -> ComparedBandwidth:
     share, busbw = test.line_rate or 0.0, test.busbw_GBps or 0.0
-    return ComparedBandwidth(shape(test), busbw, share, outcome, least, f"its port's {busbw / share:.2f} GB/s")
+    return ComparedBandwidth(shape(test), busbw, share, outcome, least, f"the port's {busbw / share:.2f} GB/s")
 
 
 def _near_line_rate(test: TestResult) -> ComparedBandwidth:
@@ -145,7 +145,7 @@ def expected_bandwidth(scribe: All, observations: tuple[Observation, ...]) -> It
     Check manually: The busbw column shows the bandwidth.
       preflight probe --scope all,pair
 
-    Fix: Follow the fixes of PRB103, PRB115 and PRB116. If these checks pass, the expected bandwidth is too high, or the
+    Fix: Apply the fixes for PRB103, PRB115 and PRB116. If these checks pass, the expected bandwidth is too high, or the
     messages are too small. Set larger `sizes` under `[probe]`.
     """
     if not scribe.cluster.probe.expect:

@@ -35,7 +35,7 @@ def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterat
     Check manually: Replace train.py with your own program.
       NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET python train.py 2>&1 | grep NET/
 
-    Fix: Follow the fixes of ENV115 and ENV116. For a container, use docker's --device /dev/infiniband, and install
+    Fix: Apply the fixes for ENV115 and ENV116. For a container, use docker's --device /dev/infiniband, and install
     libibverbs1 in the container.
     """
     wanted = scribe.cluster.probe.transport

@@ -34,7 +34,7 @@ def collective_values(
     located: tuple[Located, ...] | None,
     causes: tuple[Finding, ...] | None,
 ) -> Iterator[Finding]:
-    """Why: A device or link that changes bits raises no error. The loss curve just looks odd, weeks later. The probe
+    """Why: A device or link that corrupts data raises no error. The loss curve just looks odd, weeks later. The probe
     sends patterns with a known exact result, and every rank compares every element.
 
     Result: FAIL for wrong values, even if they appear intermittently. The pattern, or tests with other partners,

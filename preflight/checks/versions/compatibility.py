@@ -31,8 +31,8 @@ IMPORTED_BY_CANN = ("numpy", "scipy", "decorator", "attrs")
 
 @host_check("VER108", "CANN, Python and torch_npu compatibility", products=NPU)
 def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: torch_npu calls functions of CANN that older releases do not have. The job ends with "undefined symbol" at
-    the import, or with an internal error at the first communicator.
+    """Why: torch_npu calls functions of CANN that older releases do not have. The job ends with "undefined symbol" on
+    import, or with an internal error when it creates the first communicator.
 
     Result: FAIL if CANN is too old for torch_npu, or if torch_npu does not support the Python version. WARN if CANN is
     newer, because this mostly works. CANN 8.x releases pass if the vendor calls them compatible with each other.
@@ -156,7 +156,7 @@ def _driver_remedy(versions: Versions, driver: str) -> tuple[str, str]:
 @host_check("VER110", "CANN and MindSpore compatibility", products=NPU, severity=Outcome.WARN)
 def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """Why: MindSpore is built for one CANN release and searches for it by name. With another release, MindSpore prints
-    a warning at the import, and operators fail to compile.
+    a warning on import, and operators fail to compile.
 
     Result: WARN if the two releases do not match. Releases that are not on the vendor's pages are not judged.
 
@@ -219,10 +219,14 @@ def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Fin
         yield scribe.skip("CANN is not installed, or no framework uses it")
     elif missing:
         yield scribe.bad(
-            f"{scribe.host.name}: the jobs' Python does not have {', '.join(missing)}, which CANN imports",
+            f"{scribe.host.name}: the jobs' Python lacks {_in_words(missing)}, which CANN imports",
             remedy="install the missing packages in the jobs' Python",
             commands=pip_install(scribe, scribe.host.name, missing),
         )
+
+
+def _in_words(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 @cluster_check("VER112", "MindSpore version", products=NPU)

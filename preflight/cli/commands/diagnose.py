@@ -7,7 +7,7 @@
 
 The report shows the first error, its likely cause and the fix, then the consequences of the error.
 Give the command the logs of one run. It reads the output of torch, torchrun, MindSpore, Slurm,
-NCCL and HCCL, CANN plogs and kernel logs. A rank does not count as the culprit only because other
+NCCL and HCCL, as well as CANN plogs and kernel logs. A rank does not count as the culprit only because other
 ranks report it. docs/diagnose.md describes the formats and the rules.
 
 Without --fetch, no host is contacted. With --fetch, the command collects logs from all hosts: the

@@ -1,4 +1,4 @@
-"""Run a test cluster on this machine and add faults to it, for rehearsals and tests.
+"""Run a test cluster on this machine and inject faults into it, for rehearsals and tests.
 
   preflight lab up --hosts 2 --devices 8 --product atlas-a1
   preflight check --inventory .lab/hosts.toml
@@ -63,7 +63,7 @@ _SET = """Change a setting of the stand-ins.
 Each call of hccn_tool, npu-smi or lspci takes at least call-ms milliseconds (default: 0).
 After an HCCL process is killed, its device stays busy for linger-s seconds (default: 10).
 """
-_SIMULATE = """Simulate how well the localiser finds faults in a model of a large fabric.
+_SIMULATE = """Measure by simulation how well the localiser finds faults in a model of a large fabric.
 
   preflight lab simulate --faults dead:3,link:1
   preflight lab simulate --hosts 1000 --leaves 32 --noise 0.01 --runs 20

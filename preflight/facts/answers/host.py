@@ -153,7 +153,7 @@ def sections(answer: Answer, marker: str) -> Sections | Missing:
     except answer_frame.NoAnswer as error:
         return Missing(str(error))
     except JSON_ERRORS as error:
-        return Missing(f"the collector's answer is damaged: {json_error(error)}")
+        return Missing(f"the collector's response is corrupted: {json_error(error)}")
     if printed := answer_frame.printed_before(answer, marker):
         parts[_PRINTED] = msgspec.Raw(msgspec.json.encode({"value": printed[:_LINE]}))
     return parts
@@ -171,16 +171,16 @@ def section(answer: Sections | Missing, name: str, type_: type[Any]) -> Any | Mi
         return answer
     raw = answer.get(name)
     if raw is None:
-        return Missing(f"the collector's answer has no section {name}")
+        return Missing(f"the collector's response has no section {name}")
     try:
         parts = decode(raw, dict[str, msgspec.Raw])
         if "error" in parts:
             return Missing(decode(parts["error"], str))
         return decode(parts["value"], type_)
     except KeyError:
-        return Missing(f"section {name} of the collector's answer has neither a value nor an error")
+        return Missing(f"section {name} of the collector's response has neither a value nor an error")
     except JSON_ERRORS as error:
-        return Missing(f"section {name} of the collector's answer is not valid: {json_error(error)}")
+        return Missing(f"section {name} of the collector's response is not valid: {json_error(error)}")
 
 
 def _os(raw: _Os, printed: str) -> Os:

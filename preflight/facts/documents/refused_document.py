@@ -90,7 +90,7 @@ def _decoder_error(error: msgspec.MsgspecError, text: str | bytes) -> str:
     if match := re.fullmatch(r"Invalid enum value (.+)", sentence):
         return f"{place}: {match[1][:_LONGEST]} is not a known value"
     if sentence == "Input data was truncated":
-        return "the file is cut off, because the JSON does not end" if text.strip() else "it is empty"
+        return "the file is truncated: the JSON is incomplete" if text.strip() else "it is empty"
     if match := re.fullmatch(r"JSON is malformed: .* \(byte (\d+)\)", sentence):
         return _not_json(text, int(match[1]))
     prefix = f"{place}: " if path else ""

@@ -140,7 +140,8 @@ def _notes(all_ports: Sequence[Port], scope: PingScope, *, switched: bool, no_wa
     if scope.cross_rail and not switched:
         yield "pings across rails are omitted, because a direct fabric does not connect rails"
     if no_way:
-        yield f"{no_way:,} pings across rails are omitted, because the subnets differ and not both sides have a gateway"
+        reason = "because the subnets differ and at least one side has no gateway"
+        yield f"{no_way:,} pings across rails are omitted, {reason}"
     small_mtus = sum(0 < port.mtu < scope.size + HEADERS for port in all_ports) if scope.size else 0
     if small_mtus:
         number = f"{small_mtus:,} of {len(all_ports):,} devices"

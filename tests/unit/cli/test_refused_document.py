@@ -16,7 +16,7 @@ WRONG = {
     "list": (b"[]", "it should be an object in { }, but is a list in [ ]"),
     "text": (b'"x"', "it should be an object in { }, but is text in quotes"),
     "empty": (b"", "it is empty"),
-    "cut": (b'{"schema": "preflight.', "the file is cut off, because the JSON does not end"),
+    "cut": (b'{"schema": "preflight.', "the file is truncated: the JSON is incomplete"),
     "prose": (b'{"schema": "x",\n oops}', "line 2, column 2 is not JSON"),
     "deep": (b"[" * 100_000, "it "),
     "binary": (b"\xff\xfe\x00\x01", "it "),
@@ -39,7 +39,7 @@ def test_a_file_that_is_none_names_what_is_wrong_and_what_writes_one(
     assert main([*COMMANDS[kind], str(file)]) == 2
     error = capsys.readouterr().err
     assert f"preflight: {file}: not {KINDS[kind].name}: {sentence}" in error
-    assert not re.search(r"Expected|Object missing|malformed|truncated|`", error)
+    assert not re.search(r"Expected|Object missing|malformed|was truncated|`", error)
     assert advised(error) == [KINDS[kind].command.split()[1:]]
     assert accepted(advised(error)[0])
 

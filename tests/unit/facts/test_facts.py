@@ -340,7 +340,7 @@ def test_of_busy_processes_the_first_few_are_kept_and_what_they_are_called_is_bo
 def test_a_collector_that_did_not_count_processes_leaves_the_load_missing() -> None:
     document = sections()
     del document["load"]
-    assert facts_of(framed(document)).load == Missing("the collector's answer has no section load")
+    assert facts_of(framed(document)).load == Missing("the collector's response has no section load")
 
 
 @pytest.mark.parametrize(
@@ -352,8 +352,8 @@ def test_a_collector_that_did_not_count_processes_leaves_the_load_missing() -> N
         (Answer(b"x" * 99, b"", 0, 1.0, truncated=True), "more than 99 bytes, but no answer"),
         (Answer(b"\nmark 100\n{", b"", 0, 1.0), "is cut off: 1 of 100 bytes arrived"),
         (Answer(b"\nmark 1", b"", 0, 1.0), "cut off in its first line"),
-        (Answer(b"\nmark 2\n[]\n", b"", 0, 1.0), "collector's answer is damaged"),
-        (Answer(b"\nmark 9\n\xff\xfe\x00binary", b"", 0, 1.0), "collector's answer is damaged"),
+        (Answer(b"\nmark 2\n[]\n", b"", 0, 1.0), "collector's response is corrupted"),
+        (Answer(b"\nmark 9\n\xff\xfe\x00binary", b"", 0, 1.0), "collector's response is corrupted"),
     ],
 )  # fmt: skip
 def test_a_broken_answer_leaves_every_section_missing_with_the_same_sentence(reply: Answer, sentence: str) -> None:

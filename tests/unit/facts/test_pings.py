@@ -220,7 +220,7 @@ def test_rails_in_subnets_of_their_own_reach_each_other_through_gateways_alone()
     without = plan_pings(one, rows(2, 2, subnets=True), CROSS)
     assert ends(without.pings) == {("n0/0", "n1/0"), ("n0/1", "n1/1"), ("n1/0", "n0/0"), ("n1/1", "n0/1")}
     assert without.notes == (
-        "4 pings across rails are omitted, because the subnets differ and not both sides have a gateway",
+        "4 pings across rails are omitted, because the subnets differ and at least one side has no gateway",
     )
     routed = plan_pings(one, rows(2, 2, subnets=True, gateway="yes"), CROSS)
     assert ("n0/0", "n1/1") in ends(routed.pings)
@@ -379,7 +379,7 @@ def test_over_hccs_the_tool_s_own_success_is_not_believed() -> None:
     [
         ({"0": []}, "hccn_tool did not answer in time"),
         ({}, "hccn_tool did not answer in time"),
-        ({"0": "x"}, "section pings of the collector's answer is not valid"),
+        ({"0": "x"}, "section pings of the collector's response is not valid"),
         ({"0": [said("\x00\x1b[2J")]}, "which is not recognized"),
         ({"0": [said(GOOD * 2)]}, "hccn_tool answered 2 times where one answer was expected"),
         ({"0": [said(TOO_LONG, "Command execute failed!\n", 1)]}, "Message too long"),

@@ -117,7 +117,7 @@ def no_python(error: str) -> dict[str, Any]:
         NO_ANSWER,
         "the program on the host exited with 127 and gave no answer; last output: nothing",
         "the host sent more than 8388608 bytes, but no answer",
-        "the collector's answer is damaged: it is no JSON",
+        "the collector's response is corrupted: it is no JSON",
     ],
 )
 def test_a_python_without_an_answer_is_one_block_and_to_be_corrected_next(error: str) -> None:

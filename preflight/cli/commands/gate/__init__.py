@@ -4,7 +4,7 @@
   preflight gate install -i hosts.toml     # program and policy to all hosts
   preflight check -i hosts.toml --publish  # results that the gate needs
 
-The commands check and probe publish their results on each host. The hosts do not need preflight.
+The `check` and `probe` commands publish their results on each host. The hosts do not need preflight.
 `gate install` writes one program, /usr/local/sbin/preflight-gate, which runs with the Python on
 the hosts.
 

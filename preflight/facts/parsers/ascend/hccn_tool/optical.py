@@ -78,7 +78,7 @@ def _optics(block: list[str]) -> Optics:
         rx_lol=module.flag("rxlolflag"),
     )
     if len(optics.tx_power) != len(optics.rx_power):
-        raise NotUnderstoodError("hccn_tool reported the power of some lanes only")
+        raise NotUnderstoodError("hccn_tool reported the power of only some lanes")
     return optics
 
 

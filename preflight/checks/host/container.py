@@ -119,15 +119,15 @@ def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
         missing.remove(_HCCN_CONF)  # on the host itself NPU104 reports it
         if job.contained:
             yield scribe.warn(
-                f"{scribe.host.name}: {_HCCN_CONF} is missing in the jobs' container",
+                f"{scribe.host.name}: {_HCCN_CONF} is missing from the jobs' container",
                 found="missing",
                 remedy=f"start the container with -v {_HCCN_CONF}:{_HCCN_CONF}",
             )
     if missing:
+        location = "from the jobs' container" if job.contained else "where jobs run"
         binds = " ".join(f"-v {path}:{path}" for path in missing)
         yield scribe.bad(
-            f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing "
-            f"{_job_location(job)}",
+            f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing {location}",
             found="missing",
             remedy=f"start the container with {binds}" if job.contained else "install the NPU driver",
         )

@@ -145,8 +145,8 @@ def _not_compared(results: ProbeResults) -> Finding:
     # Each pair is tested in both orders.
     pairs = {_pair(test) for test in results.tests.values() if test.scope is Scope.PAIR}
     if sum(map(_is_along_a_rail, pairs)) < FEWEST:
-        return results.scribe.skip(f"a comparison needs at least {FEWEST} pairs along the rails")
-    return results.scribe.unknown(f"fewer than {FEWEST} pairs along the rails returned a bandwidth")
+        return results.scribe.skip(f"a comparison needs at least {FEWEST} same-rail pairs")
+    return results.scribe.unknown(f"fewer than {FEWEST} same-rail pairs reported a bandwidth")
 
 
 def _slow_pairs(results: ProbeResults, peers: _Peers, speeds: Mapping[_Pair, float]) -> Iterator[Finding]:

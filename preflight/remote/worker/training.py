@@ -146,8 +146,10 @@ def judge(rank, parameters, off, expected, share):
         wrong = wrong | (bits[rank] != bits[peer])
     if wrong.any():
         place = int(wrong.nonzero()[0])
-        details = (place, len(wrong), parameters[rank, place], peer, parameters[peer, place], expected[place])
-        text = "parameter %d of %d: found %.9g, rank %d has %.9g, one process %.9g" % details
+        text = "parameter %d of %d is %.9g" % (place, len(wrong), parameters[rank, place])
+        if peer != rank:
+            text += ", on rank %d %.9g" % (peer, parameters[peer, place])
+        text += ", in a single process %.9g" % expected[place]
         return int(wrong.sum()), text, _suspect(rank, off, outliers, beyond)
     if off[rank]:
         return int(off[rank]), "%d values of the device's gradient differ from the host's" % off[rank], rank

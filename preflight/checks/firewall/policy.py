@@ -244,14 +244,14 @@ def after_reboot(
     else:
         for gate, rules in persistent_rules.not_kept(place):
             yield scribe.warn(
-                f"{name}: preflight's rules are lost after a reboot ({gate.name})",
+                f"{name}: preflight's rules will be lost at the next reboot ({gate.name})",
                 remedy="add these commands to the program that creates the chain at boot",
                 commands=rules,
             )
         for file in persistent_rules.boot_files(place):
             if file.lacks:
                 yield scribe.bad(
-                    f"{name}: the cluster's ports are blocked after a reboot: {file.path} {file.says}",
+                    f"{name}: the cluster's ports will be blocked after the next reboot: {file.path} {file.says}",
                     remedy="open the cluster's ports permanently",
                     commands=_CONFIGURE,
                     change=_file_change(scribe, file),

@@ -429,7 +429,7 @@ def not_refused(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
                 device=device.index,
                 expected=f"an address outside {range_}",
                 found=str(address),
-                remedy="set addresses of another range under [device_addresses] in the inventory",
+                remedy=f"set addresses outside {range_} in the inventory",
                 commands=_CONFIGURE,
             )
 

@@ -95,7 +95,7 @@ def _fault(path: str, file: SeenFile | None) -> tuple[str, str]:
 def _fault_of_text(text: str) -> str:
     table = read(text)
     if not table.is_json:
-        return f"cannot be parsed, because {table.why}"
+        return f"cannot be parsed: {table.why}"
     if table.status == "completed":
         return ""
     actual = "" if table.status is None else f" but {quote(table.status)}"

@@ -100,7 +100,7 @@ def follows_policy(
       iptables -S INPUT
 
     Fix: Open the ports. With policy = "allow" under [firewall] in the inventory, which is the default, preflight opens
-    them. With policy = "off", preflight switches the firewall off.
+    them. With policy = "off" there, preflight switches the firewall off.
       preflight configure-firewall
     """
     place = _place(scribe, firewall, network, sysctl, arrivals)

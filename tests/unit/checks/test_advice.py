@@ -82,7 +82,7 @@ def test_the_plan_that_is_advised_is_taken_by_the_inventory() -> None:
 
 def test_the_policy_that_switches_the_firewall_off_is_spelled_as_the_inventory_takes_it() -> None:
     told = re.findall(
-        r'(\w+ = "\w+")\s+under\s+\[firewall\]|with\s+(\w+ = "\w+") there', catalogue()["FWL101"].explanation
+        r'(\w+ = "\w+")\s+under\s+\[firewall\]|With\s+(\w+ = "\w+") there', catalogue()["FWL101"].explanation
     )
     lines = [first or second for first, second in told]
     policies = [

@@ -181,4 +181,4 @@ def test_each_way_in_is_tried_with_a_deadline_and_again_where_sshd_was_busy(tmp_
 def test_a_user_of_the_jobs_that_is_not_there_is_told() -> None:
     wanted = {"user": "no-such-user", "targets": [["n2", "n2", 0]]}
     error = answer("neighbours", neighbours=wanted)["neighbours"]["error"]
-    assert error.startswith("jobs run as no-such-user, and")
+    assert error.startswith("jobs run as no-such-user, but")

@@ -27,7 +27,7 @@ def test_tensors_that_the_memory_does_not_hold_are_refused_before_anybody_alloca
     fits(alone, gloo)
     with pytest.raises(RuntimeError, match="its 8 ranks need"):
         fits({**alone, "workers": [{}] * 8}, gloo)
-    with pytest.raises(RuntimeError, match="free on the device"):
+    with pytest.raises(RuntimeError, match="of free memory, but"):
         fits(alone, gloo._replace(memory=lambda _: (third, third)))
 
 

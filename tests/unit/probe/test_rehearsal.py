@@ -84,7 +84,7 @@ def test_of_very_many_ports_some_are_listened_on_and_the_report_says_so() -> Non
     large = replace(cluster(2), job_ports=PortSet.parse("20000-22999,23500"))
     assert len(listening_ports(large)) == MOST_PORTS
     assert {20000, 22999, 23500, 23600, 23631} <= set(listening_ports(large))
-    assert note(large, 2) == "port rehearsal: 128 of the job's 3,033 ports"
+    assert note(large, 2) == "port rehearsal: 128 of the 3,033 job ports were tried"
 
 
 # What is made of it.

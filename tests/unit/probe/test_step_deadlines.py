@@ -133,7 +133,7 @@ def test_what_hosts_say_of_the_devices_of_killed_workers_is_kept(monkeypatch: py
     assert kept["node01", 3] == (True, "")
     assert kept["node01", 4] == (False, "")
     assert kept["node02", 0] == (False, "device 0: no hccn_tool")
-    assert kept["node03", 1][1].startswith("its agent did not report")
+    assert kept["node03", 1][1].startswith("the host's agent did not report")
     views = tuple(RankView(Member("node01", device, device), "device", end=End.OVERDUE) for device in (3, 4))
     test = TestResult("r1-0", "init", "", 0, None, tuple(view.member for view in views), TestOutcome.HANG, "device")
     (seen,) = with_held_devices([Observation(test, views)], kept)

@@ -35,7 +35,7 @@ def test_our_block_comes_once_changes_in_its_place_and_goes_without_a_trace(text
 @pytest.mark.parametrize("text", [f"{BEGIN}\n", f"{END}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}\n{BEGIN}\n{END}\n"])
 def test_a_block_that_somebody_cut_is_left_alone(text: str) -> None:
     for lines in ([], ["10.0.0.1 a"]):
-        with pytest.raises(BlockDamagedError, match="once each"):
+        with pytest.raises(BlockDamagedError, match="exactly once"):
             with_block(text, lines)
 
 

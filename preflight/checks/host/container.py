@@ -124,10 +124,9 @@ def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
                 remedy=f"start the container with -v {_HCCN_CONF}:{_HCCN_CONF}",
             )
     if missing:
-        location = "from the jobs' container" if job.contained else "where jobs run"
         binds = " ".join(f"-v {path}:{path}" for path in missing)
         yield scribe.bad(
-            f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing {location}",
+            f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing {_missing_from(job)}",
             found="missing",
             remedy=f"start the container with {binds}" if job.contained else "install the NPU driver",
         )
@@ -148,6 +147,10 @@ def _folders(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _missing_from(job: Job) -> str:
+    return "from the jobs' container" if job.contained else "where jobs run"
 
 
 def _job_location(job: Job) -> str:

@@ -126,7 +126,8 @@ def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
     if missing:
         binds = " ".join(f"-v {path}:{path}" for path in missing)
         yield scribe.bad(
-            f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing {_missing_from(job)}",
+            f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing "
+            f"{_missing_from(job)}",
             found="missing",
             remedy=f"start the container with {binds}" if job.contained else "install the NPU driver",
         )

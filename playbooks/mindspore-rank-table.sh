@@ -22,7 +22,7 @@ preflight check --inventory "$inventory" --idle
 preflight ranktable --inventory "$inventory" --push "$table" --yes
 
 # One process a device, with RANK_TABLE_FILE, RANK_SIZE, RANK_ID and DEVICE_ID.
-# HCCL's 120 s may be too short for compiling.
+# HCCL's 120 s timeout may be too short for compilation.
 preflight launch --inventory "$inventory" --launcher shell --rank-table "$table" \
     --env HCCL_CONNECT_TIMEOUT=1200 -o scripts --dir start --force -- "$@"
 

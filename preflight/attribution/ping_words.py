@@ -109,25 +109,25 @@ def describe(cause: Cause, pings: str) -> tuple[str, str]:
 
 # Kind of cause → which pings are lost, and what that means.
 _PLAIN: Mapping[Kind, tuple[str, str]] = {
-    "fabric": ("{count} between devices are lost, on all rails", "a fault that all devices share"),
+    "fabric": ("{count} between devices were lost, on all rails", "a fault that all devices share"),
     "rail": (
-        "rail {device}: {count} along this rail are lost",
+        "rail {device}: {count} along this rail were lost",
         "a fault of the whole rail, because all hosts on the rail are affected",
     ),
     "host": (
-        "{names}: {count} from and to the devices on this host are lost",
+        "{names}: {count} from and to the devices on this host were lost",
         "a fault of the host, because several devices on the host lose pings with several peers",
     ),
     "gateway": (
-        "gateway {names}: {count} to and through this gateway are lost",
+        "gateway {names}: {count} to and through this gateway were lost",
         "the gateway does not forward packets (its devices can reach only each other)",
     ),
     "leaves": (
-        "{count} between {leaves} are lost",
+        "{count} between {leaves} were lost",
         "a fault between the leaves, because the lost pings have no host or device in common",
     ),
     "hosts": (
-        "{count} between {names} are lost",
+        "{count} between {names} were lost",
         "a fault between the hosts, because the lost pings have no device in common",
     ),
 }
@@ -164,8 +164,8 @@ def _device(cause: Cause, pings: str) -> tuple[str, str]:
     device = PingEnd(cause.names[0], cause.device or 0)
     peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
     lost = f"all {pings}" if cause.unanswered else f"some {pings}"
-    why = "the link of this device, because pings with several peers are lost"
-    return f"{device.host}: device {device.device}: {lost} to and from each of its {len(peers)} peers are lost", why
+    why = "the link of this device, because pings with several peers were lost"
+    return f"{device.host}: device {device.device}: {lost} to and from each of its {len(peers)} peers were lost", why
 
 
 def both_ways(cause: Cause, pings: str) -> str:
@@ -174,14 +174,14 @@ def both_ways(cause: Cause, pings: str) -> str:
     if not is_both_ways:
         return ""
     if cause.total == 2:
-        return f"both {pings} between {cause.objects} are lost, one in each direction"
-    return f"all {cause.total} {pings} between {cause.objects} are lost, in both directions"
+        return f"both {pings} between {cause.objects} were lost, one in each direction"
+    return f"all {cause.total} {pings} between {cause.objects} were lost, in both directions"
 
 
 def _partition(cause: Cause, pings: str) -> tuple[str, str]:
     where = f"rail {cause.device}: " if cause.device is not None else ""
     part, other_members = folded(cause.members), folded(cause.others)
-    summary = f"{where}{part} and {other_members} cannot reach each other ({_count(cause, pings)} are lost)"
+    summary = f"{where}{part} and {other_members} cannot reach each other ({_count(cause, pings)} were lost)"
     if cause.names:
         return (
             summary,

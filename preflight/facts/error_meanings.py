@@ -153,7 +153,7 @@ _SENTENCES = (
     ),
     (
         r"ASCEND_(?:OPP|HOME|RUNTIME|COMPILER)_PATH\b.*(?:is not set|does not exist)",
-        Meaning("CANN's environment is set only in part, or points to a directory that does not exist", _SET_ENV),
+        Meaning("CANN's environment is only partly set, or points to a directory that does not exist", _SET_ENV),
     ),
     (
         r"undefined symbol|GLIBCXX_\S+' not found|version `GLIBC_\S+' not found",

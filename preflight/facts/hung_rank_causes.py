@@ -42,7 +42,7 @@ _ANY = {
         "the process hangs while it closes the communicator", "end the process, then check that its device is free"
     ),
     "closed": Meaning(
-        "the process does not exit, because a driver holds it",
+        "the process does not exit, because it is blocked in a driver",
         "read the kernel log, then check that the device is free",
         (_KERNEL_LOG,),
     ),
@@ -106,7 +106,11 @@ _OF = {
 
 
 _STATES = {  # of a process that was inspected after the timeout, as in /proc/PID/stat
-    "T": Meaning("a debugger, job control or a signal stopped the process", "check the host, not the network"),
+    "T": Meaning(
+        "a debugger, job control or a signal stopped the process",
+        "find the program on the host that stops processes, such as gdb, py-spy or a shell",
+        ("ps -eo pid,ppid,stat,user,args",),
+    ),
     "D": Meaning(
         "the process waits in the kernel for a driver or a file system",
         "read the kernel log, then check the device's health and the file system",

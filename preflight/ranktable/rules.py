@@ -162,7 +162,7 @@ def mindspore_order(table: RankTable) -> Iterator[TableProblem]:
             server = next(server for server in table.servers if server.id == after)
             text = (
                 f"the ranks of server {after} follow those of server {before}, "
-                "but MindSpore needs servers in the lexical order of server_id"
+                "but MindSpore needs servers sorted lexically by server_id"
             )
             yield TableProblem("order", text, (*server.path, "server_id"), warning=True)
             return

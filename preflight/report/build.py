@@ -46,7 +46,11 @@ def _naming(inventory: Path, finding: Finding) -> Finding:
     option = f" --inventory {shlex.quote(str(inventory))}"
 
     def named(text: str) -> str:
-        return re.sub(r"\bpreflight (configure|probe|check|ranktable)[a-z-]*", lambda match: match[0] + option, text)
+        return re.sub(
+            r"\bpreflight (configure|probe|check|ranktable|diagnose(?= --fetch))[a-z-]*",
+            lambda match: match[0] + option,
+            text,
+        )
 
     commands = tuple(map(named, finding.commands))
     return replace(finding, remedy=named(finding.remedy), commands=commands, retest=named(finding.retest))

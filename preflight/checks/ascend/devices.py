@@ -381,7 +381,7 @@ def idle(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
     """
     if not npu_smi.processes_listed:
         yield scribe.unknown(
-            f"{scribe.host.name}: npu-smi lists no processes, so it is unknown whether the devices are in use",
+            f"{scribe.host.name}: npu-smi cannot list processes here, so it is unknown whether the devices are in use",
             remedy="list the processes that use the devices",
             commands=(scribe.on(scribe.host.name, "fuser -v /dev/davinci*"),),
         )

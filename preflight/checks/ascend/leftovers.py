@@ -15,7 +15,9 @@ from preflight.rules.own_processes import WAIT, Owner, agents, show_run
 
 # The driver itself holds up to 8.6 % of an idle device's memory in the captures (910B4; 910B1 6.4 %, A3 5.2 %, 910A 0).
 IDLE_SHARE = 0.1
-_NO_PROCESSES = "npu-smi lists no processes, so a leftover process looks like a running job (see NPU114)"
+_NO_PROCESSES = (
+    "npu-smi cannot list processes here, so a leftover process cannot be distinguished from a running job (see NPU114)"
+)
 _PROBING = "the probe of this run uses the devices of the host"
 
 

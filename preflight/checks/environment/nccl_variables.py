@@ -283,7 +283,7 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
 
 @cluster_check("ENV117", "NCCL variables across hosts", products=NVIDIA)
 def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with a different network, algorithm, protocol or buffer size wait for each other, or fail with a
+    """Why: Ranks that differ in network, algorithm, protocol or buffer size wait for each other, or fail with a
     misleading message. Ranks with different timeouts stop waiting at different times. One manually edited
     /etc/nccl.conf is enough to cause this.
 

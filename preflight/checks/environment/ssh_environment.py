@@ -1,5 +1,7 @@
 """Checks of programs that ssh starts: the same mpirun everywhere, and the environment of a login."""
 
+import re
+import shlex
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
@@ -9,6 +11,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.text import quote
 
+_MISSING_LIBRARY = re.compile(r"error while loading shared libraries: ([^\s:]+)")
 _NOT_READ = "~/.bashrc returns early in non-interactive shells, or only a login profile sets the variable"
 
 
@@ -37,7 +40,13 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
     for host, shells_of_host in shells.items():
         if host not in with_mpirun:
             yield _without_mpirun(scribe, host, shells_of_host.login)
-    for odd in odd_ones({host: way.mpi for host, way in with_mpirun.items()}):
+    starting = {}
+    for host, way in with_mpirun.items():
+        if library := _MISSING_LIBRARY.search(way.mpi or ""):
+            yield _without_library(scribe, host, library[1])
+        else:
+            starting[host] = way.mpi
+    for odd in odd_ones(starting):
         yield scribe.bad(
             f"{odd.host}: mpirun --version prints {quote(odd.value)} here and {quote(odd.usual)} on {odd.elsewhere}",
             host=odd.host,
@@ -55,6 +64,18 @@ def _without_mpirun(scribe: All, host: str, login: ShellView | None) -> Finding:
         host=host,
         cause=_NOT_READ if login_path else "",
         remedy="set PATH at the top of ~/.bashrc, or use mpirun --prefix" if login_path else "install mpirun",
+    )
+
+
+def _without_library(scribe: All, host: str, library: str) -> Finding:
+    return scribe.bad(
+        f"{host}: mpirun does not start: {library} is missing",
+        host=host,
+        expected="the version of Open MPI",
+        cause="LD_LIBRARY_PATH of ssh commands lacks the library's folder, or Open MPI is incomplete",
+        remedy="add the library's folder to LD_LIBRARY_PATH at the top of ~/.bashrc. If the library is not found, "
+        "reinstall Open MPI",
+        commands=(scribe.on(host, f"find / -xdev -name {shlex.quote(library)}"),),
     )
 
 
@@ -79,9 +100,9 @@ def like_a_login(scribe: Here, shells: Shells) -> Iterator[Finding]:
     shell that does not read a profile. The shell reads ~/.bashrc, which often returns in its first lines if the shell
     is not interactive.
 
-    Result: WARN if the environment of a login differs from that of an ssh command. The check compares the programs on
-    PATH, LD_LIBRARY_PATH, and the variables of CANN, HCCL, NCCL, CUDA, gloo and Open MPI. It cannot see variables that
-    the launcher passes on (mpirun -x, .deepspeed_env).
+    Result: WARN if the environment of a login differs from that of an ssh command. The check compares the
+    programs found on PATH and the value of LD_LIBRARY_PATH. It also compares the environment variables of CANN, HCCL,
+    NCCL, CUDA, gloo and Open MPI. It cannot see variables that the launcher passes on (mpirun -x, .deepspeed_env).
 
     Check manually: Replace HOST with the host's name.
       ssh HOST env | sort

@@ -244,14 +244,14 @@ def after_reboot(
     else:
         for gate, rules in persistent_rules.not_kept(place):
             yield scribe.warn(
-                f"{name}: preflight's rules are lost after a reboot ({gate.name})",
+                f"{name}: preflight's rules will be lost at the next reboot ({gate.name})",
                 remedy="add these commands to the program that creates the chain at boot",
                 commands=rules,
             )
         for file in persistent_rules.boot_files(place):
             if file.lacks:
                 yield scribe.bad(
-                    f"{name}: the cluster's ports are blocked after a reboot: {file.path} {file.says}",
+                    f"{name}: the cluster's ports will be blocked after the next reboot: {file.path} {file.says}",
                     remedy="open the cluster's ports permanently",
                     commands=_CONFIGURE,
                     change=_file_change(scribe, file),
@@ -261,7 +261,7 @@ def after_reboot(
 def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
     """Yield the services that would start a firewall again; they are disabled only where the inventory asks for it."""
     for service, firewall_name in disabling.back_at_boot(firewall):
-        summary = f"{scribe.host.name}: {firewall_name} filters incoming connections again after a reboot"
+        summary = f"{scribe.host.name}: {firewall_name} will filter incoming connections again after the next reboot"
         if scribe.cluster.firewall_off_at_boot and not firewall.translating:
             change = Change(
                 scribe.host.name,
@@ -423,7 +423,9 @@ def _loss_finding(scribe: All, host: str, losses: Sequence[Loss], summary: str, 
         found=blocked_connections.outcomes(losses[0].dead),
         cause=cause,
         evidence=tuple(
-            f"{loss.source} to {loss.target}: {blocked_connections.outcomes(loss.dead)}" for loss in losses[:8]
+            f"{loss.source} to {loss.target}, port{'s' if len(loss.dead) > 1 else ''} "
+            f"{blocked_connections.outcomes(loss.dead)}"
+            for loss in losses[:8]
         ),
         remedy=f"check the output chain on {_senders(losses)}, then the cloud's security groups, and the ACLs of "
         "switches and routers",

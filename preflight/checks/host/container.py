@@ -119,7 +119,7 @@ def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
         missing.remove(_HCCN_CONF)  # on the host itself NPU104 reports it
         if job.contained:
             yield scribe.warn(
-                f"{scribe.host.name}: {_HCCN_CONF} is missing in the jobs' container",
+                f"{scribe.host.name}: {_HCCN_CONF} is missing from the jobs' container",
                 found="missing",
                 remedy=f"start the container with -v {_HCCN_CONF}:{_HCCN_CONF}",
             )
@@ -127,7 +127,7 @@ def _missing(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
         binds = " ".join(f"-v {path}:{path}" for path in missing)
         yield scribe.bad(
             f"{scribe.host.name}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing "
-            f"{_job_location(job)}",
+            f"{_missing_from(job)}",
             found="missing",
             remedy=f"start the container with {binds}" if job.contained else "install the NPU driver",
         )
@@ -148,6 +148,10 @@ def _folders(scribe: Here, job: Job, kinds: Mapping[str, str]) -> Iterator[Findi
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
+
+
+def _missing_from(job: Job) -> str:
+    return "from the jobs' container" if job.contained else "where jobs run"
 
 
 def _job_location(job: Job) -> str:

@@ -93,7 +93,7 @@ def path_mtu(
     inventory).
     """
     large = _large_pings(pings)
-    reason_for_none = "no large ping was sent: --ping-size is set, no MTU is known, or small pings are lost"
+    reason_for_none = "no large ping was sent: --ping-size is set, no MTU is known, or small pings were lost"
     yield from _untried(scribe, large, reason_for_none)
     words = LARGE_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else LARGE
     for cause in causes(large, _places(hccn), _is_silent):

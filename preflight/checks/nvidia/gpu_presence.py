@@ -223,18 +223,24 @@ def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         if width is None or width >= width_max:
             continue
         if _most_have_more(width, widths[gpu.product, index], widths[gpu.product, None]):
+            commands: tuple[str, ...] = ()
             report, remedy = (
                 host_scribe.bad,
                 f"power-cycle {name}. If the GPU still has too few lanes, reseat the GPU board and its riser",
             )
         else:
-            report, remedy = host_scribe.warn, "check how many PCIe lanes the slot of this GPU has"
+            commands = (host_scribe.on(name, f"cat /sys/bus/pci/devices/{gpu.bus}/../max_link_width"),)
+            report, remedy = (
+                host_scribe.warn,
+                f"read how many lanes the GPU's slot has. If it has more than {width}, reseat the GPU",
+            )
         yield report(
             f"{called(host_scribe.host, index, gpu)}: uses {width} of {width_max} PCIe lanes",
             device=index,
             expected=f"{width_max} lanes",
             found=f"{width} lanes",
             remedy=remedy,
+            commands=commands,
         )
 
 

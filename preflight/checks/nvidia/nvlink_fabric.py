@@ -85,7 +85,7 @@ def manager_version(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
       nv-fabricmanager -v
       cat /proc/driver/nvidia/version
 
-    Fix: Install the fabric manager package with the driver's release. End the jobs, then restart the service.
+    Fix: Install the fabric manager package that matches the driver's version. End the jobs, then restart the service.
       systemctl restart nvidia-fabricmanager
     """
     manager, module = nvidia.fabric_manager.version, nvidia.module

@@ -128,8 +128,8 @@ def _missing_links(scribe: Here, links: GpuNvLinks, expected: _Links) -> Iterato
 
 @cluster_check("GPU117", "NVLink topology", products=GPU, several=False)
 def pairs(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: Two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or between processors (SYS), at a
-    tenth of the speed.
+    """Why: Two GPUs without NVLink between them exchange data over PCIe (PIX, PHB) or across the CPU interconnect
+    (SYS), at a tenth of the speed.
 
     Result: FAIL if the model's servers have NVSwitches, or if the pair has NVLink on most hosts with the same GPUs. If
     half of the hosts have NVLink between the pair, both halves are reported.

@@ -41,7 +41,8 @@ def hccl_test_results(scribe: All, hccl_test: HcclTestRun) -> Iterator[Finding]:
         yield scribe.bad(
             f"HCCL Test hung and was stopped after {hccl_test.seconds:.0f} s",
             cause="a rank waits for another rank",
-            remedy=f"read the log (plog) of the ranks on each host ({_PLOG})",
+            remedy=f"find the first error in the ranks' logs (plog, on each host in {_PLOG})",
+            commands=("preflight diagnose --fetch",),
         )
     elif isinstance(result, Missing):
         yield scribe.unknown(f"HCCL Test did not run: {result.error}", **again)
@@ -81,8 +82,8 @@ def _table_problem(run: HcclTestRun, result: HcclTest) -> tuple[str, str]:
     if run.strange_rows:
         row_sizes = sorted({row.size for row in result.rows})
         problem = (
-            f"HCCL Test printed an unexpected table: {rows} rows of {row_sizes[0]} to {row_sizes[-1]} bytes instead of "
-            f"{len(sizes)} rows from {sizes[0]} bytes, each twice the row before"
+            f"HCCL Test printed an unexpected table: {rows} rows ({row_sizes[0]} to {row_sizes[-1]} bytes); "
+            f"expected {len(sizes)} rows, starting at {sizes[0]} bytes and doubling each time"
         )
         return problem, _OTHER_MPI
     if run.exit == 0 and rows < len(sizes) and not _is_explained(result):

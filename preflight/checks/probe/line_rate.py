@@ -16,7 +16,7 @@ WARN, FAIL = 0.85, 0.70  # a healthy fabric gives 88 to 95 %
 # At 4 MiB a port of 200 Gb/s is busy for 0.17 ms. At a tenth of its rate the pair takes 1.7 ms, longer than any start
 # of a healthy operation. With less data, latency may be all that is measured.
 FAR, FAR_LEAST = 0.10, 4 << 20
-_TOO_LITTLE = "no pair along a rail moved 256 MiB or more, as preflight probe --sizes 256M does"
+_TOO_LITTLE = "no pair along a rail moved 256 MiB or more. Run preflight probe --sizes 256M to test that size"
 _ADVICE = Advice(
     "one of the two ends, or the path between them",
     "check the cable, the optical module, the MTU, the flow control and the error counters",

@@ -122,14 +122,21 @@ def _lost_connections(scribe: All, rehearsal: Rehearsal) -> Iterator[tuple[tuple
 
 def _lost(scribe: All, summary: str, visits: tuple[Visit, ...], ports: Iterable[int] = (), **details: Any) -> Finding:
     """Return a finding about failed connections. `ports`: those that it is about, all if it is empty."""
-    lines = (f"{visit.source} to {visit.target}: {told([visit], ports)}" for visit in visits[:8])
+    wanted = set(ports)
+    lines = (_evidence(visit, wanted) for visit in visits[:8])
     return scribe.bad(
         summary,
         expected="connected",
-        found=told(visits, ports),
+        found=told(visits, wanted),
         evidence=(*details.pop("evidence", ()), *lines),
         **details,
     )
+
+
+def _evidence(visit: Visit, ports: set[int]) -> str:
+    failures = told([visit], ports)
+    several = {",", "-"} & set(failures.partition(":")[0])
+    return f"{visit.source} to {visit.target}, port{'s' if several else ''} {failures}"
 
 
 def _cut_off(scribe: All, source: str, visits: tuple[Visit, ...], *, both_ways: bool) -> Finding:

@@ -145,8 +145,8 @@ def _not_compared(results: ProbeResults) -> Finding:
     # Each pair is tested in both orders.
     pairs = {_pair(test) for test in results.tests.values() if test.scope is Scope.PAIR}
     if sum(map(_is_along_a_rail, pairs)) < FEWEST:
-        return results.scribe.skip(f"a comparison needs at least {FEWEST} pairs along the rails")
-    return results.scribe.unknown(f"fewer than {FEWEST} pairs along the rails returned a bandwidth")
+        return results.scribe.skip(f"a comparison needs at least {FEWEST} same-rail pairs")
+    return results.scribe.unknown(f"fewer than {FEWEST} same-rail pairs reported a bandwidth")
 
 
 def _slow_pairs(results: ProbeResults, peers: _Peers, speeds: Mapping[_Pair, float]) -> Iterator[Finding]:
@@ -196,7 +196,7 @@ def _unlike(results: ProbeResults, bandwidths: Mapping[_Pair, float], peers: Usu
     (_, lowest), (_, highest) = ranked[0], ranked[-1]
     if lowest < SLOW_FAIL * steady * highest:  # else the machines are busy, and a pair differs as much from itself
         yield results.scribe.warn(
-            f"pairs along the rails reach {lowest:.2f} to {highest:.2f} GB/s, so the median does not tell slow pairs "
+            f"same-rail pairs reach {lowest:.2f} to {highest:.2f} GB/s, so the median does not tell slow pairs "
             "from healthy pairs",
             expected="pairs with a similar bandwidth",
             found=f"{lowest:.2f} to {highest:.2f} GB/s",

@@ -11,6 +11,7 @@ from preflight.model.measure import Culprit, Located, Member, Observation, RankV
 
 STEP = "training_step"
 _TROUBLE = "trains wrongly"
+_COMPARE = "compare the versions of torch, of CANN or CUDA, and of the driver on all hosts"
 
 
 @cluster_check("PRB113", "Training step parameters", several=False, optional=("located", "causes"))
@@ -97,7 +98,7 @@ def _without_source(results: ProbeResults, located: Sequence[Located] | None) ->
     culprits = [
         culprit for culprit in named(located, TestOutcome.WRONG_DATA) if results.tests.keys() & set(culprit.one.tests)
     ]
-    summary, remedy = "the training step ends with wrong parameters", "compare the versions on all hosts"
+    summary, remedy = "the training step ends with wrong parameters", _COMPARE
     for culprit in culprits:
         symptom = Symptom(_TROUBLE, remedy=remedy, details=(summary, *_evidence(views)))
         yield culprit_finding(results, culprit, symptom)
@@ -107,6 +108,7 @@ def _without_source(results: ProbeResults, located: Sequence[Located] | None) ->
             expected="the same parameters as in a single process",
             evidence=_evidence(views),
             remedy=remedy,
+            commands=("preflight check --only VER",),
         )
 
 

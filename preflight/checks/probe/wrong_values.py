@@ -180,7 +180,8 @@ def _unknown_sources(scribe: All, unexplained: Iterable[Observation]) -> Iterato
             expected=_EXPECTED,
             found=f"wrong values on all ranks in {counted(len(everywhere), 'test')}",
             evidence=tuple(everywhere[:_SHOWN]),
-            remedy="test the devices in pairs, then compare the versions on all hosts",
+            remedy="test the devices in pairs, then compare the versions of torch, CANN or CUDA, and the driver on "
+            "all hosts",
             commands=(command(scribe, (), Scope.PAIR),),
         )
     for (host, device), evidence in by_receiver.items():

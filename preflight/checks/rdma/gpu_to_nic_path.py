@@ -145,8 +145,8 @@ def _bridges_between(rdma: Rdma) -> dict[str, tuple[str, str]]:
 
 @host_check("RDM111", "IOMMU mode", severity=Outcome.WARN, products=NVIDIA)
 def iommu(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
-    """Why: If the IOMMU translates addresses, data between GPUs, and between GPUs and NICs, passes through the root
-    complex. Jobs were slow or hung. In one reported case, a job computed wrong numbers without any error.
+    """Why: If the IOMMU translates addresses, traffic among GPUs and between GPUs and NICs has to pass through the
+    root complex. Jobs were slow or hung. In one reported case, a job computed wrong numbers without any error.
 
     Result: WARN if the IOMMU translates addresses, or is on without iommu=pt.
 

@@ -104,8 +104,8 @@ def _fit(versions: Versions) -> Stack | None:
 @host_check("VER109", "CANN and NPU driver compatibility", products=NPU)
 def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
     """Why: CANN needs functions that older drivers do not have. With such a driver, the first HCCL call ends with an
-    internal error, or reports that a package does not support something. The driver and CANN also list the internal
-    versions of each other that they support.
+    internal error, or reports that a package does not support something. The driver and CANN each list which
+    internal versions of the other they support.
 
     Result: FAIL if the driver is older than the CANN release notes allow (CANN 8.5.0 and later). WARN if neither list
     contains the other version. This rule is inferred, so it is never FAIL.
@@ -149,7 +149,8 @@ def _driver_remedy(versions: Versions, driver: str) -> tuple[str, str]:
     fit = _fit(versions)
     if fit is None or fit.cann == versions.cann:
         return f"install {driver}, then reboot", ""
-    remedy = f"{install_cann(versions, fit.cann)}, because torch_npu {versions.torch_npu} needs this CANN"
+    advice = install_cann(versions, fit.cann)
+    remedy = f"{advice}, because torch_npu {versions.torch_npu} needs it. Then check the driver again"
     return remedy, "preflight check --only VER"
 
 

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=DEFAULT_INVENTORY,
         metavar="FILE",
-        help="inventory of the runs last and passed (default: hosts.toml if it exists, else any inventory)",
+        help="inventory for the run names 'last' and 'passed' (default: hosts.toml if it exists, else any inventory)",
     )
     add_form_argument(parser)
 

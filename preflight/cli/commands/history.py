@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-n", "--number", type=_number, default=20, metavar="N", help="number of runs to list (default: 20)"
     )
     parser.add_argument(
-        "--host", metavar="HOST", default="", help="host to list the runs and results of (default: all hosts)"
+        "--host", metavar="HOST", default="", help="list the runs and results of this host only (default: all hosts)"
     )
     add_form_argument(parser)
 

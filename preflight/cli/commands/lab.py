@@ -142,7 +142,7 @@ def _add_spec_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="L",
-        help="number of leaf switches below a spine; 1 means a single switch (default: 1)",
+        help="number of leaf switches per spine; 1 is a single switch (default: 1)",
     )
     parser.add_argument("--user", default="root", help="ssh account; any account except root gets sudo (default: root)")
 

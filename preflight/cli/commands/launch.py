@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="shell",
         help="output format; scripts writes one file per host (default: shell)",
     )
-    output.add_argument("--dir", type=Path, metavar="DIR", help="folder for the HOST.sh files of -o scripts")
+    output.add_argument("--dir", type=Path, metavar="DIR", help="folder for the HOST.sh files that -o scripts writes")
     output.add_argument("--force", action="store_true", help="overwrite existing scripts")
     parser.add_argument(
         "--check", nargs="*", metavar="SCRIPT", help="start scripts to check: one for all hosts, or one per host"

@@ -6,7 +6,7 @@
 
 The rank table has the current addresses of the devices. If these differ from the planned
 addresses, the report lists them, and the exit code is 1. If a host was not read, no table is
-written, and the exit code is 3. Servers are in the lexical order of server_id, which MindSpore
+written, and the exit code is 3. Servers are sorted lexically by server_id, as MindSpore
 requires and HCCL accepts.
 
 --check without -i contacts no host. The exit code is 2 if the table breaks an HCCL rule. With -i,

@@ -120,7 +120,7 @@ def _ordered(args: argparse.Namespace, plan: _JobPlan) -> list[JobHost]:
         plan.notes.append(f"ranks: as in {args.rank_table_copy}")
     elif args.rank_table:
         plan.notes.append(
-            "ranks: hosts in the lexical order of their addresses, as preflight ranktable writes them. For another "
+            "ranks: hosts are sorted lexically by address, as preflight ranktable does. For another "
             "order, add --rank-table-copy FILE."
         )
     return in_plan

@@ -96,7 +96,7 @@ def _table(
     _judge(text, cluster)
     addresses = [host.address for host in hosts]
     if [server.id for server in built.table.servers] != addresses and args.order != "inventory":
-        _say(["servers are in the lexical order of server_id. For the order of the inventory: --order inventory"])
+        _say(["servers are sorted lexically by server_id. To keep the inventory's order, add --order inventory"])
     return text, built
 
 

@@ -195,7 +195,7 @@ SIGNS = (
         "systemd removed the job's shared memory when a session of its user ended",
         "set RemoveIPC=no in /etc/systemd/logind.conf (HST130)",
     ),
-    Sign("nccl-nvls", Role.OWN, ("Failed to bind NVLink SHARP",), "the fabric manager works only in part", _FABRIC),
+    Sign("nccl-nvls", Role.OWN, ("Failed to bind NVLink SHARP",), "the fabric manager is only partly working", _FABRIC),
     Sign(
         "nccl-nvls",
         Role.OWN,

@@ -123,7 +123,7 @@ FAULTS = (
         "device",
         ("NPU108", "PRB101"),
         True,
-        "the TLS switch of the device is off; all others are on.",
+        "TLS is off on this device but on for all other devices.",
         _tls_off,
         _tls_as_before,
     ),

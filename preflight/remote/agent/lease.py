@@ -168,7 +168,7 @@ def own_directory(parent):
     status = os.fstat(fd)
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         os.close(fd)
-        raise PermissionError("%s is not a directory that only this user can write" % path)
+        raise PermissionError("%s is not a directory that only this user can write to" % path)
     return path, fd
 
 

@@ -146,14 +146,20 @@ def judge(rank, parameters, off, expected, share):
         wrong = wrong | (bits[rank] != bits[peer])
     if wrong.any():
         place = int(wrong.nonzero()[0])
-        details = (place, len(wrong), parameters[rank, place], peer, parameters[peer, place], expected[place])
-        text = "parameter %d of %d: found %.9g, rank %d has %.9g, one process %.9g" % details
+        text = _describe(parameters[:, place], expected[place], rank, peer)
+        text = "parameter %d of %d is %s" % (place, len(wrong), text)
         return int(wrong.sum()), text, _suspect(rank, off, outliers, beyond)
     if off[rank]:
         return int(off[rank]), "%d values of the device's gradient differ from the host's" % off[rank], rank
     if rank in outliers:
         return 0, "%d of %d ranks differ from the others by roundings" % (len(outliers), len(rows)), None
     return 0, "", None
+
+
+def _describe(values, expected, rank, peer):
+    """Return a wrong value, that of a peer if it is another rank, and the expected value."""
+    on_peer = "" if peer == rank else ", on rank %d %.9g" % (peer, values[peer])
+    return "%.9g%s, in a single process %.9g" % (values[rank], on_peer, expected)
 
 
 def _suspect(rank, off, outliers, beyond):

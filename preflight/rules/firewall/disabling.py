@@ -42,7 +42,7 @@ def still_on(firewall: Firewall) -> Iterator[Switch]:
         unowned = without_managed_rules(chain, firewall)
         if unowned.policy == "drop" or any(iptables.parse(rule).verdict in ("drop", "jump") for rule in unowned.rules):
             yield Switch(
-                f"{chain.program}: chain INPUT filters incoming connections",
+                f"{chain.program} chain 'INPUT' filters incoming connections",
                 f"policy {unowned.policy}, rules: {len(unowned.rules)}",
                 Kind.IPTABLES_INPUT,
                 chain.program,
@@ -58,7 +58,7 @@ def _base_chain(chain: NftChain) -> Switch:
     target = f"{chain.family} {chain.table} {chain.name}"
     foreign = CONTAINERS.search(" ".join((chain.table, chain.name, *chain.rules))) or chain.name == "INPUT"
     return Switch(
-        f"chain {target} filters incoming connections",
+        f"nftables chain '{target}' filters incoming connections",
         f"policy {chain.policy}, rules: {len(chain.rules)}",
         None if foreign else Kind.NFT_INPUT,
         target,

@@ -25,7 +25,9 @@ OF_A_PORT = [
     ("hccn_tool-fec-g-none.txt", "fec", "fec", "NIC103", ["fail: link has no error correction (FEC)"]),
     ("hccn_tool-hw_stats-g-910b1.txt", "hw_stats", "resources", "NIC108", []),  # idle: one queue pair of the driver
 ]  # fmt: skip
-NO_PROCESSES = {None: "skip: npu-smi lists no processes, so a leftover looks like a running job (NPU114)"}
+NO_PROCESSES = {
+    None: "skip: npu-smi cannot list processes here, so a leftover cannot be distinguished from a job (NPU114)"
+}
 # capture of the table → what a check says, device by device
 OF_A_TABLE = [
     ("npu-smi-info-910a-20.2.2.txt", "NPU118", NO_PROCESSES),

@@ -180,7 +180,7 @@ DARK = UP.replace("53.125 GB/s", "<inactive>")
     [
         (UP, f"{GPU_0}Symbol Errors: 0\n", "pass", ""),
         (UP, f"{GPU_0}Symbol Errors: 4\n", "warn", "NVLink 0 reports 4 symbol errors"),
-        (UP, f"{GPU_0}Flux Errors: 0\n", "unknown", "link 0 has no error counter that is known"),
+        (UP, f"{GPU_0}Flux Errors: 0\n", "unknown", "link 0 has no error counter that preflight recognizes"),
         (UP, f"{GPU_0}Symbol Errors: N/A\n", "skip", "has no error counters for NVLink 0"),
         (UP, "GPU 0: NVIDIA B200\n", "unknown", "has no error counters for NVLink 0"),
         (UP, "", "unknown", "nvlink -e printed nothing"),

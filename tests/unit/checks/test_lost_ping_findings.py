@@ -69,7 +69,7 @@ def test_each_part_of_a_partition_is_a_culprit_of_its_own_with_its_leaf() -> Non
 
 def test_a_part_of_a_rail_is_named_by_its_devices() -> None:
     (found,) = told(MESH, apart({"n1", "n4"}, {2}), behind=0)
-    assert found.summary == "rail 2: n[1,4]/2 and n[0,2-3,5]/2 cannot reach each other (16 of 16 pings are lost)"
+    assert found.summary == "rail 2: n[1,4]/2 and n[0,2-3,5]/2 cannot reach each other (16 of 16 pings were lost)"
     assert (found.rail, found.culprit) == (2, Culprit("partition", ("n1/2", "n4/2"), (), LOST))
     assert "have no host or device in common" in found.cause
 

@@ -52,7 +52,7 @@ def test_a_rank_whose_gradient_is_off_is_named_by_all(trained: list[list[dict[st
 def test_a_rank_whose_parameter_differs_in_its_last_bit_is_named_by_itself(trained: list[list[dict[str, Any]]]) -> None:
     said = [(result["wrong"], result["suspect"]) for result in trained[PARAMETER]]
     assert said == [(0, None), (0, None), (1, 2)]
-    assert trained[PARAMETER][2]["first"].startswith(f"parameter 4 of {VALUES}: found ")
+    assert trained[PARAMETER][2]["first"].startswith(f"parameter 4 of {VALUES} is ")
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,9 @@ def nvlink_errors(text: str) -> NvLinkErrors | Missing:
         return Missing("nvidia-smi nvlink -e lists a GPU twice: the output of several hosts or calls is mixed together")
     for index, links in gpus:
         if uncounted := [number for number, link in links.items() if not link]:
-            sentence = f"nvidia-smi nvlink -e, GPU {index}: link {uncounted[0]} has no error counter that is known"
+            sentence = (
+                f"nvidia-smi nvlink -e, GPU {index}: link {uncounted[0]} has no error counter that preflight recognizes"
+            )
             unread.append(Missing(sentence))
     if cut.strip():
         unread.append(Missing(f"nvidia-smi nvlink -e: the output ends in the middle of the line {quote(cut)}"))

@@ -1,6 +1,6 @@
 """Checks of the path between GPUs and RDMA NICs on a host, as the kernel allows it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from itertools import combinations, takewhile
 
 from preflight.checks.engine.registry import Here, host_check
@@ -105,20 +105,22 @@ def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
         )
     redirecting = [bridge for bridge in between if _redirects(rdma, bridge)]
     if redirecting:
-        first = redirecting[0]
-        suffix = f" (and {len(redirecting) - 1} more)" if len(redirecting) > 1 else ""
-        yield scribe.bad(
-            f"{scribe.host.name}: PCI bridge {first}{suffix} redirects traffic between {' and '.join(between[first])}",
-            expected="ReqRedir- CmpltRedir-",
-            found=f"ACS control 0x{rdma.acs[first]:04x}",
-            evidence=tuple(f"{bridge}: {' and '.join(between[bridge])}" for bridge in redirecting),
-            remedy="turn off ACS in the firmware's setup, or on these bridges at every boot",
-            commands=_without_acs(scribe, redirecting),
-        )
+        endpoints = {bridge: " and ".join(between[bridge]) for bridge in redirecting}
+        yield _redirection(scribe, f"0x{rdma.acs[redirecting[0]]:04x}", endpoints)
 
 
-def _without_acs(scribe: Here, bridges: Iterable[str]) -> tuple[str, ...]:
-    return tuple(scribe.on(scribe.host.name, f"setpci -s {bridge} ECAP_ACS+0x6.w=0000") for bridge in bridges)
+def _redirection(scribe: Here, control: str, endpoints: Mapping[str, str]) -> Finding:
+    """Return the finding about bridges that redirect. `control`: the ACS bits of the first of them."""
+    first, *others = endpoints
+    suffix = f" (and {len(others)} more)" if others else ""
+    return scribe.bad(
+        f"{scribe.host.name}: PCI bridge {first}{suffix} redirects traffic between {endpoints[first]}",
+        expected="ReqRedir- CmpltRedir-",
+        found=f"ACS control {control}",
+        evidence=tuple(f"{bridge}: {devices}" for bridge, devices in endpoints.items()),
+        remedy="turn off ACS in the firmware's setup, or on these bridges at every boot",
+        commands=tuple(scribe.on(scribe.host.name, f"setpci -s {bridge} ECAP_ACS+0x6.w=0000") for bridge in endpoints),
+    )
 
 
 def _redirects(rdma: Rdma, bridge: str) -> bool:

@@ -1,7 +1,7 @@
 """Ports of RDMA NICs: up, of full rate, and without errors."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_high
 
@@ -13,7 +13,7 @@ from preflight.facts.parsers.rdma import PortCounters, RdmaPort
 from preflight.facts.sections.job import Job
 from preflight.facts.sections.rdma import Rdma
 from preflight.model.cluster import Cluster
-from preflight.model.finding import Finding
+from preflight.model.finding import Finding, with_outcome
 from preflight.model.outcome import Outcome
 from preflight.rules.nics.rdma import NVIDIA, CountedPorts, Place, counted, used_or_all
 
@@ -181,20 +181,25 @@ def managed(scribe: All, rdma: Mapping[str, Rdma]) -> Iterator[Finding]:
     is_managed = any(_is_managed(port) for host in rdma.values() for port in host.ports)
     remedy = _UNMANAGED_PORT if is_managed else _NO_SUBNET_MANAGER
     findings = [finding for entry in by_host(scribe, rdma) for finding in _waiting_ports(*entry, places, remedy)]
-    failed = [finding for finding in findings if finding.outcome is Outcome.FAIL]
+    failed = with_outcome(findings, Outcome.FAIL)
     if len(failed) > 1 and not is_managed:
-        yield scribe.bad(
-            f"no subnet manager has configured any InfiniBand port on {len(failed)} hosts",
-            host=None,
-            expected="ACTIVE",
-            found=failed[0].found,
-            evidence=tuple(finding.summary for finding in findings),
-            cause="no subnet manager is running",
-            remedy=_NO_SUBNET_MANAGER,
-            commands=(scribe.on(str(failed[0].host), _FIND_SUBNET_MANAGER),),
-        )
+        yield _no_subnet_manager(scribe, failed, findings)
     else:
         yield from findings
+
+
+def _no_subnet_manager(scribe: All, failed: Sequence[Finding], findings: Sequence[Finding]) -> Finding:
+    """Return the one finding in place of those about the hosts."""
+    return scribe.bad(
+        f"no subnet manager has configured any InfiniBand port on {len(failed)} hosts",
+        host=None,
+        expected="ACTIVE",
+        found=failed[0].found,
+        evidence=tuple(finding.summary for finding in findings),
+        cause="no subnet manager is running",
+        remedy=_NO_SUBNET_MANAGER,
+        commands=(scribe.on(str(failed[0].host), _FIND_SUBNET_MANAGER),),
+    )
 
 
 def _waiting_ports(scribe: Here, host: Rdma, places: Collection[Place], remedy: str) -> Iterator[Finding]:

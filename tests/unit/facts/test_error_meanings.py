@@ -21,7 +21,7 @@ LIBHCCL = (
     [
         (LIBHCCL, "CANN's libraries are not found", "set_env.sh"),
         ("ImportError: libascend_hal.so: cannot open shared object file", "driver's libraries", "driver/lib64"),
-        ("Exception: ASCEND_OPP_PATH environment variable is not set.", "is set only in part", "set_env.sh"),
+        ("Exception: ASCEND_OPP_PATH environment variable is not set.", "is only partly set", "set_env.sh"),
         ("Exception: ASCEND_HOME_PATH : /opt/x does not exist.", "a directory that does not exist", "set_env.sh"),
         ("RuntimeError: Two accelerators cannot be used at the same time in PyTorch: npu and cuda. ERR00007 PTA",
          "another accelerator", "CPU build"),

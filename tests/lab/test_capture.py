@@ -112,8 +112,8 @@ def test_a_format_that_nobody_knows_is_named_with_its_command_and_quoted(lab: La
     new = f'case $3 in -fec) echo "fec mode: quantum"; exit;; esac; exec {HCCN_TOOL}.real "$@"'
     with replaced(lab, "node02", HCCN_TOOL, new):
         document, said = captured(lab, tmp_path / "capture.json", exit_code=3)
-    assert "1 format is not understood:" in said
-    assert "hccn_tool -fec: 2 answers of node02: hccn_tool printed 'fec mode: quantum', which is not recognized" in said
+    assert "1 unknown format:" in said
+    assert "hccn_tool -fec: 2 outputs on node02: hccn_tool printed 'fec mode: quantum', which is not recognized" in said
     (strange,) = document["not_understood"]
     assert (strange["command"], strange["hosts"], strange["answers"]) == ("hccn_tool -fec", ["node02"], 2)
 

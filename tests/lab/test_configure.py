@@ -300,7 +300,7 @@ def test_a_base_chain_is_deleted_only_when_disturbing_is_allowed(make_lab: MakeL
     off = with_firewall_off(lab)
     held = preflight("configure-firewall", "--inventory", off, "-y", check=False)
     assert held.returncode == 1, held.stdout
-    assert "! node01: nftables chain inet filter input: 'present' -> none may disturb" in held.stdout
+    assert "! node01: nftables chain inet filter input: 'present' -> none is left out" in held.stdout
     assert "hook input" in on(lab, "node01", "nft list ruleset")
     done = preflight("configure-firewall", "--inventory", off, "-y", "--allow-disturbing", check=False)
     assert done.returncode == 0, done.stdout

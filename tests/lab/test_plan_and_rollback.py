@@ -113,7 +113,7 @@ def test_a_stale_plan_is_refused_by_name_and_nothing_is_changed_anywhere(
     [
         ("", "not a plan: "),
         ("{}", 'not a plan: it has no "schema" of preflight. To write a plan: preflight plan --out plan.json'),
-        ('{"schema": "preflight.report/1"}', "this is a report, not a plan; "),
+        ('{"schema": "preflight.report/1"}', "this is a report, not a plan. "),
         (
             '{"schema": "preflight.plan/9"}',
             "the schema is 'preflight.plan/9', but this preflight reads preflight.plan/1. To write a plan: ",
@@ -249,7 +249,7 @@ def test_a_run_that_is_at_work_is_left_to_it_and_its_owner_named(lab: LabHandle)
         done = run("configure-ports", "--inventory", lab.inventory, "-y", "--limit", "node01")
         assert done.returncode == 1
         said = " ".join(done.stdout.split())
-        assert "another run is active on this host (ann@login1, run 7). Wait until it ends." in said
+        assert "another run is active on this host (ann@login1, run 7). Wait until it ends" in said
         assert_left_to_ann(done)
     finally:
         holder.kill()
@@ -392,7 +392,7 @@ def test_a_run_from_elsewhere_is_taken_back_from_the_hosts_journals(lab: LabHand
     run_id = last_run()
     done = run("rollback", run_id, "-y", env=elsewhere)
     assert done.returncode == 2
-    assert "needs --inventory" in done.stderr
+    assert "add --inventory" in done.stderr
     done = run("rollback", run_id, "-y", "--inventory", lab.inventory, env=elsewhere)
     assert done.returncode == 0, done.stderr
     assert f"run {run_id} did not change node01, node02" in " ".join(done.stdout.split())
@@ -522,7 +522,7 @@ def test_a_host_whose_disk_fills_up_is_taken_back_once_there_is_room(lab: LabHan
         try:
             done = run("configure", "--inventory", lab.inventory, "-y", "--limit", "node02")
             assert done.returncode == 1
-            assert ".jsonl: " in " ".join(done.stdout.split())
+            assert ".jsonl cannot be written: " in " ".join(done.stdout.split())
             assert on(lab, "node02", look) != before
             cut_at.append(on(lab, "node02", f"tail -n 1 {journals}/journal/*.jsonl"))
             run_id = last_run()

@@ -144,7 +144,8 @@ def test_a_hung_rank_is_named_as_over_ssh(site: Site) -> None:
         site.lab.ssh("node01", "nft delete table inet site")
     assert finding["host"] == "node02"
     assert (
-        "2 ranks (devices 0-1) hung while connecting to the rendezvous store (last stage: device)" in finding["summary"]
+        "2 ranks (devices 0-1) failed while connecting to the rendezvous store (last stage: device)"
+        in finding["summary"]
     )
     assert finding["found"] == f"last stage: device, no connection to {site.lab.addresses['node01']}:29500"
 
@@ -180,7 +181,7 @@ def test_a_step_that_is_cancelled_and_an_mpirun_that_is_told_to_end_are_no_host_
                 os.kill(pid, signal.SIGTERM)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, ""), why
-    assert re.search("the probe did not run: (srun|mpirun) has", why)
+    assert re.search("the probe did not run: (srun|mpirun) ", why)
     wait_until(site.nothing_left, "all to be gone")
 
 

@@ -39,7 +39,8 @@ def test_a_blocked_master_port_names_the_host_behind_it_and_the_place(two_by_two
     finding = probe("--scope", "all")
     assert finding["host"] == "node02"
     assert (
-        "2 ranks (devices 0-1) hung while connecting to the rendezvous store (last stage: device)" in finding["summary"]
+        "2 ranks (devices 0-1) failed while connecting to the rendezvous store (last stage: device)"
+        in finding["summary"]
     )
     assert "2 other ranks waited at stage peers (2 of 4 ranks present)" in finding["summary"]
     assert finding["found"] == f"last stage: device, no connection to {two_by_two.addresses['node01']}:29500"

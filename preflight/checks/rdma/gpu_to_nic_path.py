@@ -111,8 +111,8 @@ def redirected(scribe: Here, rdma: Rdma) -> Iterator[Finding]:
 
 def _redirection(scribe: Here, control: str, endpoints: Mapping[str, str]) -> Finding:
     """Return the finding about bridges that redirect. `control`: the ACS bits of the first of them."""
-    first, *others = endpoints
-    suffix = f" (and {len(others)} more)" if others else ""
+    first, *further = endpoints
+    suffix = f" (and {len(further)} more)" if further else ""
     return scribe.bad(
         f"{scribe.host.name}: PCI bridge {first}{suffix} redirects traffic between {endpoints[first]}",
         expected="ReqRedir- CmpltRedir-",

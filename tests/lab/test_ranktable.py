@@ -94,7 +94,7 @@ def test_one_table_is_brought_to_every_host_and_taken_back(lab: LabHandle, table
     on(lab, "node02", f"echo >> {PATH}")
     other = preflight("ranktable", "-i", jobs, "--check", table, check=False)
     assert other.returncode == 1
-    assert f"node02: RANK_TABLE_FILE={PATH} is another table" in " ".join(other.stdout.split())
+    assert f"node02: RANK_TABLE_FILE={PATH} is a different table" in " ".join(other.stdout.split())
     assert f"next: preflight ranktable --inventory {jobs} --push PATH" in other.stdout
     on(lab, "node02", f"sed -i '$d' {PATH}")
     again = ranktable(lab, "--push", PATH, "-y")
@@ -110,7 +110,7 @@ def test_one_table_is_brought_to_every_host_and_taken_back(lab: LabHandle, table
     [
         (f"ln -s /etc/hostname {PATH}", f"node02: {PATH} is a link, which HCCL rejects"),
         (f"echo mine >{PATH}", f"node02: {PATH} exists and is not a rank table. To overwrite it, add --force."),
-        (f"mkdir {PATH}", f"node02: {PATH} is a folder there"),
+        (f"mkdir {PATH}", f"node02: {PATH} is a folder"),
     ],
 )
 def test_where_something_else_stands_no_host_gets_it(lab: LabHandle, make: str, says: str) -> None:

@@ -57,7 +57,7 @@ def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         if _needs_address(scribe, device, planned):
             npu, actual = DeviceScribe(scribe, scribe.host.name, device.index), device.address.value
             yield npu.bad(
-                f"address is {actual} instead of {planned.ip}" if actual and planned else "has no address",
+                f"address is {actual} instead of {planned.ip}" if actual and planned else "no address",
                 expected=str(planned or "an address"),
                 found=actual or "none",
                 cause=_MOVED_CAUSE if moved else "",
@@ -457,7 +457,7 @@ def gateway(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
                 yield npu.unknown(f"the gateway could not be read: {device.gateway.error}")
         elif planned and actual != str(planned):
             yield npu.bad(
-                f"gateway is {actual} instead of {planned}" if actual else "has no gateway",
+                f"gateway is {actual} instead of {planned}" if actual else "no gateway",
                 expected=str(planned),
                 found=actual or "none",
                 remedy="set the planned gateway",

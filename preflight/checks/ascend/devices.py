@@ -247,7 +247,7 @@ def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
             yield npu.warn(
                 f"detect address is {detect_address} instead of {planned}"
                 if detect_address
-                else "has no detect address",
+                else "no detect address",
                 expected=str(planned),
                 found=detect_address or "none",
                 remedy="set the planned detect address",

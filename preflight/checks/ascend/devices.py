@@ -245,9 +245,7 @@ def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if planned and detect_address != str(planned) and not device.detect.error:
             yield npu.warn(
-                f"detect address is {detect_address} instead of {planned}"
-                if detect_address
-                else "no detect address",
+                f"detect address is {detect_address} instead of {planned}" if detect_address else "no detect address",
                 expected=str(planned),
                 found=detect_address or "none",
                 remedy="set the planned detect address",

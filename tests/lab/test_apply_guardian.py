@@ -78,7 +78,7 @@ def test_a_confirmation_changes_no_live_firewall(netns: LocalHost) -> None:
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"))
     both = [change("nft-input", CHAIN, "present", None, "firewall")]
-    assert "never changes the live firewall" in netns.ask(action="confirm", run="r1", kept=both)["error"]
+    assert "not change the live firewall" in netns.ask(action="confirm", run="r1", kept=both)["error"]
     assert "chain input" in inside(netns, "nft", "list", "ruleset")
     assert netns.confirm() == CONFIRMED
 
@@ -241,7 +241,7 @@ def test_a_confirmation_that_another_run_came_before_writes_nothing(netns: Local
     assert "has been cleaned up" in netns.ask(action="recover", run="r2", patience=5)["recovered"]
     answer = netns.confirm(kept=kept)
     assert (answer["verdict"], states(answer)) == ("confirmed", ["failed"])
-    assert "run the same command again" in answer["results"][0]["message"]
+    assert "Run the same command again" in answer["results"][0]["message"]
     assert [event["event"] for event in netns.events()] == ["start", "begin", "end", "finish"]
 
 

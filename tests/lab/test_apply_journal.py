@@ -98,7 +98,7 @@ def test_a_second_run_at_the_same_time_is_told_who_is_first(netns: LocalHost) ->
     inside(netns, "nft", "-f", "-", stdin=RULESET)
     netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=2)  # its guardian waits, and holds the lock
     assert netns.apply(change("sysctl", RESERVED, "", "60000"), run="r2") == {
-        "error": "another run is active on this host (a test). Wait until it ends.",
+        "error": "another run is active on this host (a test). Wait until it ends",
         "at_work": "a test",
     }
     assert reserved(netns) == ""

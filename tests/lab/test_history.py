@@ -66,7 +66,7 @@ def test_two_looks_at_hosts_that_nobody_changed_are_the_same_and_a_change_is_nam
     case = tmp_path / "case.zip"
     bundle = preflight("support-bundle", "--inventory", lab.inventory, "--fetch", "--out", case, check=False, env=home)
     assert bundle.returncode == 3  # a lab host may not read the machine's kernel log
-    missing = [line for line in bundle.stdout.splitlines() if line.startswith("not in it: ")]
+    missing = [line for line in bundle.stdout.splitlines() if line.startswith("not included: ")]
     assert len(missing) == 2
     assert all("the kernel's log: dmesg" in line for line in missing)
     again = preflight("check", "--from", case, "-o", "json", check=False, env=home, cwd=tmp_path)

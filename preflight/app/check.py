@@ -9,6 +9,7 @@ from pathlib import Path
 
 from preflight.app.background import reached
 from preflight.app.end import EndedRun, end
+from preflight.app.pings import send_pings
 from preflight.app.probing.device_tests import Afterwards, ProbeSetting, TimeBudget, add_results, run_tests
 from preflight.app.remember import baseline_of
 from preflight.app.run import ClusterRun, setting_of
@@ -165,7 +166,7 @@ def _pings(check: _Check, s: Session, wanted: PingScope) -> object:
     check.run.notes += plan.notes
     if plan.pings:
         s.progress.note(forecast(plan.pings, s.pool))
-    return s.ping(facts, plan.pings)
+    return send_pings(s, facts, plan.pings)
 
 
 def _probe(check: _Check, s: Session) -> None:

@@ -142,7 +142,9 @@ def _meets(place: str, other: str) -> bool:
 
 
 def _where(one: Break) -> tuple[str, ...]:
-    return ("--host", one.host, *(() if one.device is None else ("--device", str(one.device))))
+    device = () if one.device is None else ("--device", str(one.device))
+    percent = () if one.percent is None else ("--percent", str(one.percent))
+    return ("--host", one.host, *device, *percent)
 
 
 def _start(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -161,7 +161,8 @@ ROWS = (
         exactly(device("node02/1"), device("node07/0")), "receives", command=CHECK,
     ),
     Row(
-        "two faults: a black hole and 30 % loss", (Break("small-mtu-path", "node02", 0), Break("random-loss-out", "node05", 0, 30)),
+        "two faults: a black hole and 30 % loss",
+        (Break("small-mtu-path", "node02", 0), Break("random-loss-out", "node05", 0, 30)),
         exactly(device("node02/0"), device("node05/0")), command=CHECK,
     ),
     Row(

@@ -1,6 +1,7 @@
 """The lab matrix: faults made in a lab, with the probe's culprits, cause and time. Writes docs/accuracy-lab.md.
 
 `python -m benchmarks.lab_matrix [--only WORD,WORD] [--json DIRECTORY] [FILE]`. `--only` runs some rows again.
+`--random 100 --seed 1` runs rows of random faults instead, and writes no page.
 """
 
 import argparse
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.lab_matrix_random import random_rows
 from benchmarks.lab_matrix_rows import DEVICES, HOSTS, LEAVES, ROWS, Break, Named, Row
 from benchmarks.measure import PREFLIGHT, lab, machine, shape
 
-STEP_DEADLINE = 6  # seconds; the longest time that a hang takes in a round
 LARGEST = "4MiB"  # a rank: the smallest size that measures bandwidth (PIECE of the probe)
 RATE = "1gbit"  # send rate of a host over gloo; the lab limits its device NICs to the same rate
 _SHOWN = 160  # characters of a cause in the table
@@ -28,8 +29,8 @@ _HEAD = f"""# Accuracy of the probe in the lab
 the fault is fixed.
 
 The backend hccl is the lab's **stand-in, which moves data by gloo** over the real device NICs of the lab. Nothing here
-has run on an NPU. Host and device NICs are limited to {RATE}. `step_deadline` is {STEP_DEADLINE} s, so that a hang
-takes seconds. A rank sends {LARGEST} at most. [localise.md](localise.md) explains how the probe decides.
+has run on an NPU. Host and device NICs are limited to {RATE}. A rank sends {LARGEST} at most. All other settings are
+the defaults. [localise.md](localise.md) explains how the probe decides.
 
 A row is *right* if the culprits of the report are exactly those expected. No failure may be at a host or device outside
 the culprits. The report must give the cause, and the run must take less than {Row.limit:.0f} s.
@@ -80,7 +81,7 @@ def prepared() -> Iterator[Path]:
         inventory = directory / "hosts.toml"
         shape(directory, RATE)
         _run("configure", "--inventory", str(inventory), "-y")
-        settings = f'[probe]\nstep_deadline = {STEP_DEADLINE}\nsizes = ["8B", "{LARGEST}"]\n'
+        settings = f'[probe]\nsizes = ["8B", "{LARGEST}"]\n'
         text = inventory.read_text().replace("[probe]\n", settings)
         for backend in ("hccl", "gloo"):
             _inventory(directory, backend).write_text(text.replace('backend = "hccl"', f'backend = "{backend}"'))
@@ -142,7 +143,9 @@ def _meets(place: str, other: str) -> bool:
 
 
 def _where(one: Break) -> tuple[str, ...]:
-    return ("--host", one.host, *(() if one.device is None else ("--device", str(one.device))))
+    device = () if one.device is None else ("--device", str(one.device))
+    percent = () if one.percent is None else ("--percent", str(one.percent))
+    return ("--host", one.host, *device, *percent)
 
 
 def _start(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -185,10 +188,14 @@ def main(arguments: list[str] | None = None) -> None:
         help="only rows with one of these words in their name; they replace those of FILE",
     )
     parser.add_argument("--json", type=Path, help="directory for the reports")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="run N rows of random faults instead")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random faults (default: 1)")
     parser.add_argument("file", type=Path, nargs="?", default=Path(__file__).parents[1] / "docs" / "accuracy-lab.md")
     args = parser.parse_args(arguments or [])
-    rows = [row for row in ROWS if any(word in row.name for word in args.only.split(","))]
-    lines = _lines(args.file.read_text(encoding="utf-8")) if args.only and args.file.exists() else {}
+    all_rows = tuple(random_rows(args.random, args.seed)) if args.random else ROWS
+    rows = [row for row in all_rows if any(word in row.name for word in args.only.split(","))]
+    keeps = args.only and not args.random and args.file.exists()
+    lines = _lines(args.file.read_text(encoding="utf-8")) if keeps else {}
     with prepared() as directory:
         for row in rows:
             result = play(row, directory)
@@ -198,10 +205,10 @@ def main(arguments: list[str] | None = None) -> None:
                 (args.json / file).write_text(json.dumps(result.report, indent=1))
             lines[row.name] = line(result)
             print(lines[row.name], end="", flush=True)
-    taken = [lines[row.name] for row in ROWS if row.name in lines]
+    taken = [lines[row.name] for row in all_rows if row.name in lines]
     count = sum(it.rstrip().endswith("| yes |") for it in taken)
     right = f"{count} of {len(taken)} rows right"
-    if len(taken) == len(ROWS):
+    if len(taken) == len(ROWS) and not args.random:
         args.file.write_text(f"{_HEAD}{''.join(taken)}\n{right}, on {machine()}.\n", encoding="utf-8")
     print(f"lab matrix: {right}")
 

@@ -17,6 +17,7 @@ class Break:
     fault: str
     host: str
     device: int | None = None
+    percent: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,18 @@ def device(place: str) -> Named:
     return Named("device", (place,))
 
 
+def links(*pairs: tuple[str, str]) -> tuple[frozenset[Named], ...]:
+    return exactly(*(Named("link", pair) for pair in pairs))
+
+
+def loss(fault: str, percent: int, place: tuple[str, int], **more: str) -> Row:
+    """Return a row of a device that loses packets."""
+    way = "to" if fault == "random-loss" else "from"
+    name = f"{percent} % of the packets {way} a device lost"
+    return Row(name, (Break(fault, *place, percent),), exactly(device(f"{place[0]}/{place[1]}")), "", **more)
+
+
+NAMES = tuple(f"node{number:02}" for number in range(1, HOSTS + 1))
 WITH_HOSTS = (*PROBE, "--scope", "host,all,pair")
 CHECK = ("check", "--idle")
 FIRST_LEAF = exactly(Named("partition", ("node01", "node02")))
@@ -89,10 +102,21 @@ ROWS = (
         either(Named("link", ("node04/0", "node04/1")), host("node04"), device("node04/1")), "", SIBLINGS,
         command=WITH_HOSTS,
     ),
-    Row("10 % packet loss", (Break("random-loss", "node06", 0),), exactly(device("node06/0")), "lost"),
+    *(
+        loss(fault, percent, place)
+        for percent, place in ((5, ("node05", 1)), (10, ("node06", 0)), (25, ("node02", 1)), (60, ("node04", 0)))
+        for fault in ("random-loss", "random-loss-out")
+    ),
+    Row("one direction of a link dropped", (Break("one-way-drop", "node03", 0),), links(("node03/0", "node04/0"))),
     Row("slow link, receiving", (Break("slow-link", "node07", 0),), exactly(device("node07/0")), "receives"),
     Row("slow link, sending", (Break("slow-link-out", "node07", 0),), exactly(device("node07/0")), "sends"),
     Row("MTU black hole", (Break("small-mtu-path", "node02", 0),), exactly(device("node02/0")), "large packets"),
+    Row("MTU black hole, with facts and pings", (Break("small-mtu-path", "node02", 0),), exactly(device("node02/0")),
+        "large pings", command=CHECK),
+    Row(
+        "25 % loss, with facts and pings", (Break("random-loss", "node02", 1, 25),), exactly(device("node02/1")),
+        "packets", command=CHECK,
+    ),
     Row("firewall drop", (Break("firewall-block", "node05"),), exactly(host("node05")), "firewall"),
     Row(
         "firewall drop, over gloo", (Break("firewall-block", "node05"),), exactly(host("node05")), "firewall",
@@ -130,6 +154,41 @@ ROWS = (
     Row(
         "two faults: two devices", (Break("slow-link", "node02", 0), Break("wrong-data", "node06", 1)),
         exactly(device("node02/0"), device("node06/1")), "wrong",
+    ),
+    Row(
+        "two faults: a link that went down and a slow link",
+        (Break("link-flap", "node02", 1), Break("slow-link", "node07", 0)),
+        exactly(device("node02/1"), device("node07/0")), "receives", command=CHECK,
+    ),
+    Row(
+        "two faults: a black hole and 30 % loss",
+        (Break("small-mtu-path", "node02", 0), Break("random-loss-out", "node05", 0, 30)),
+        exactly(device("node02/0"), device("node05/0")), command=CHECK,
+    ),
+    Row(
+        "three faults",
+        (Break("link-down", "node02", 1), Break("slow-link", "node07", 0), Break("device-dead", "node05", 0)),
+        exactly(device("node02/1"), device("node07/0"), device("node05/0")), command=CHECK,
+    ),
+    Row(
+        "four faults",
+        (
+            Break("host-dead", "node03"), Break("link-down", "node02", 1), Break("stuck-collective", "node08", 1),
+            Break("random-loss", "node06", 0, 25),
+        ),
+        exactly(host("node03"), device("node02/1"), device("node08/1"), device("node06/0")), command=CHECK,
+    ),
+    Row(
+        "every port of a rail down", tuple(Break("link-down", name, 1) for name in NAMES),
+        (
+            frozenset(device(f"{name}/1") for name in NAMES),
+            frozenset([Named("rail", tuple(f"{name}/1" for name in NAMES))]),
+        ),
+        "DOWN", "each port is down", command=CHECK,
+    ),
+    Row(
+        "half of the hosts without firewall rules", tuple(Break("firewall-block", name) for name in NAMES[::2]),
+        exactly(*map(host, NAMES[::2])), "firewall", command=CHECK,
     ),
 )  # fmt: skip
 SHORT = ("nothing wrong", "link down", "slow link, receiving", "wrong data in one rank", "dead host")

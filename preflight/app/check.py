@@ -1,18 +1,22 @@
 """A check: facts, pings and tests of all hosts, judged."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from preflight.app.background import reached
 from preflight.app.end import EndedRun, end
-from preflight.app.probing.device_tests import Afterwards, ProbeSetting, add_results, run_tests
+from preflight.app.pings import send_pings
+from preflight.app.probing.device_tests import Afterwards, ProbeSetting, TimeBudget, add_results, run_tests
 from preflight.app.remember import baseline_of
 from preflight.app.run import ClusterRun, setting_of
-from preflight.app.run_options import CheckOptions
+from preflight.app.run_options import BUDGET, LEAST_BUDGET, CheckOptions
 from preflight.app.saved.saved_facts import Saved
 from preflight.app.session import NO_SUDO_HOST, Session, session, wants_password
+from preflight.checks.engine.blocked import Blocked, blocked
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import NotRun, run_checks, select
 from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
@@ -44,6 +48,7 @@ class _Check:
     def __init__(self, options: CheckOptions, run: ClusterRun) -> None:
         self.options = options
         self.run = run
+        self.begin = time.monotonic()
         self.checks = select(all_checks(), _ids(options.only), _ids(options.skip))
         self.ignored = _ids(options.ignore)
         if self.ignored:
@@ -51,6 +56,19 @@ class _Check:
 
     def judge(self) -> None:
         self.run.findings = self.run.judge(self.checks, self.ignored)
+
+    @cached_property
+    def blocked(self) -> Blocked:
+        """Hosts and devices that the probe leaves out, by the findings of facts and pings."""
+        return blocked(self.run.findings, all_checks())
+
+    def hosts_left(self) -> tuple[Host, ...]:
+        return tuple(host for host in self.run.hosts if host.name not in self.blocked.hosts)
+
+    def _devices_left(self) -> int:
+        hosts = self.hosts_left()
+        names = {host.name for host in hosts}
+        return sum(max(1, len(host.devices)) for host in hosts) - sum(host in names for host, _ in self.blocked.devices)
 
     def wants(self, round_: str) -> bool:
         return any(round_ in check.needs for check in self.checks)
@@ -60,18 +78,21 @@ class _Check:
             return "--no-ping"
         return "" if self.wants("pings") else _NOT_WANTED
 
+    def time_left(self) -> float:
+        """Return the seconds that the budget leaves to the probe, at least those in which it reports what it lacks."""
+        return max(LEAST_BUDGET, (self.options.budget or BUDGET) - (time.monotonic() - self.begin))
+
     def why_no_probe(self) -> str:
         """Return why the probe does not follow the findings so far, or ""."""
         if self.options.no_probe:
             return "--no-probe"
         if not self.wants("observations"):
             return _NOT_WANTED
-        failed = sorted({finding.check for finding in self.run.findings if finding.outcome is Outcome.FAIL})
-        if failed:
-            return f"{', '.join(failed[:4])} failed. Fix that first, or run: preflight probe"
+        if self.blocked.cluster or (self.blocked.checks and self._devices_left() < 2):
+            return f"{', '.join(self.blocked.checks[:4])} failed. Fix that first, or run: preflight probe"
         if only_mindspore(self.run.facts):
             return "jobs have MindSpore but no torch. To test with the vendor's HCCL Test, run: preflight probe"
-        return _folded(may_probe(self.run.cluster, self.run.facts, self.run.hosts, asked_idle=self.options.idle))
+        return _folded(may_probe(self.run.cluster, self.run.facts, self.hosts_left(), asked_idle=self.options.idle))
 
     def end(self, *, saved: bool = False) -> EndedRun:
         self.judge()
@@ -145,19 +166,31 @@ def _pings(check: _Check, s: Session, wanted: PingScope) -> object:
     check.run.notes += plan.notes
     if plan.pings:
         s.progress.note(forecast(plan.pings, s.pool))
-    return s.ping(facts, plan.pings)
+    return send_pings(s, facts, plan.pings)
 
 
 def _probe(check: _Check, s: Session) -> None:
-    """Test all devices, as the inventory says."""
-    run, options = check.run, check.options
+    """Test all devices that are not known to be faulty, as the inventory says."""
+    run, options, hosts = check.run, check.options, check.hosts_left()
+    s = s._replace(hosts=hosts)
+    budget = TimeBudget(check.time_left())
     setting = ProbeSetting(
-        usable=lambda: reached(run.hosts, run.facts), before=lambda: run.facts, note=run.notes.append
+        usable=lambda: reached(hosts, run.facts), before=lambda: run.facts, note=run.notes.append, budget=budget
     )
-    tests = run_tests(s, Request(s.cluster.probe.backend, s.cluster.probe.sizes), setting)
-    run.untested = {**tests.result.busy, **tests.result.alone}
+    without = frozenset(check.blocked.devices)
+    request = Request(s.cluster.probe.backend, s.cluster.probe.sizes, budget=budget.seconds, without=without)
+    tests = run_tests(s, request, setting)
+    failed = {host: f"{', '.join(ids)} failed" for host, ids in check.blocked.hosts.items()}
+    run.untested = {**failed, **tests.result.busy, **tests.result.alone}
+    run.notes += _devices_left_out(check.blocked)
     no_counts = "--basic" if options.basic else "" if check.wants("link_counts") else _NOT_WANTED
-    add_results(run, s, tests, Afterwards(no_counts=no_counts, ignored=check.ignored, deep=not options.basic))
+    add_results(run, s, tests, Afterwards(budget, no_counts=no_counts, ignored=check.ignored, deep=not options.basic))
+
+
+def _devices_left_out(blocked: Blocked) -> Iterator[str]:
+    if blocked.devices:
+        devices = (f"{host}/{index} ({', '.join(ids)})" for (host, index), ids in sorted(blocked.devices.items()))
+        yield f"left out of the probe: {', '.join(devices)}"
 
 
 def _partners(options: CheckOptions, s: Session) -> tuple[Host, ...]:

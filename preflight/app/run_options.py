@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from preflight.app.options import HostOptions
 from preflight.model.measure import Scope
 
+BUDGET = 300.0  # seconds for a check or probe, unless --budget gives another value
+LEAST_BUDGET = 10.0  # seconds; importing torch and exiting take a few of them
+
 
 @dataclass(frozen=True)
 class RunOptions(HostOptions):
@@ -35,6 +38,7 @@ class CheckOptions(RunOptions):
     cross_rail: bool = False
     ping_size: int | None = None
     no_probe: bool = False
+    budget: float | None = None
     buddies: str | None = None
 
 

@@ -12,7 +12,7 @@ complaint.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -36,22 +36,21 @@ _NOWHERE = Attachment()
 ByEnd = Mapping[PingEnd, Sequence[Pair]]
 
 
-def causes(pings: Sequence[Ping], places: Attachments, lost: Callable[[Ping], bool] = is_lost) -> list[Cause]:
+def causes(pings: Sequence[Ping], places: Attachments) -> list[Cause]:
     """Return the causes of the lost ones of `pings`, widest first, except for devices with their link down."""
-    if not any(map(lost, pings)):
+    if not any(map(is_lost, pings)):
         return []
-    return _Count(pings, places, lost).causes()
+    return _Count(pings, places).causes()
 
 
 class _Count:
     """Pairs that are still to be explained. Each step takes away the pairs that it explains."""
 
-    def __init__(self, pings: Sequence[Ping], places: Attachments, lost: Callable[[Ping], bool]) -> None:
-        self._lost = lost
+    def __init__(self, pings: Sequence[Ping], places: Attachments) -> None:
         self._places = places
         self._pings = _by_pair(pings)
         self._unable_to_ping = {own(ping) for ping in pings if ping.error}
-        bad_pairs = {pair for pair, pair_pings in self._pings.items() if any(map(lost, pair_pings))}
+        bad_pairs = {pair for pair, pair_pings in self._pings.items() if any(map(is_lost, pair_pings))}
         pairs_down = {pair for pair in bad_pairs if any(self._place(device).down for device in pair)}
         self._bad = bad_pairs - pairs_down
         self._remaining = dict.fromkeys(pair for pair in self._pings if pair not in pairs_down)
@@ -67,6 +66,7 @@ class _Count:
             self._rails,
             self._hosts,
             self._devices,
+            self._devices_with_gateway,
             self._between_leaves,
             self._between_hosts,
             self._links,
@@ -84,7 +84,7 @@ class _Count:
             self._remaining.pop(pair, None)
         self._ends = None
         pings = [ping for pair in pairs for ping in self._pings[pair]]
-        return Cause(kind, names, device, tuple(filter(self._lost, pings)), len(pings), part=part)
+        return Cause(kind, names, device, tuple(filter(is_lost, pings)), len(pings), part=part)
 
     def _place(self, device: PingEnd) -> Attachment:
         return self._places.get(device, _NOWHERE)
@@ -293,10 +293,17 @@ class _Count:
 
     def _devices(self) -> Iterator[Cause]:
         """Yield devices of which all pairs are bad, with at least two peers."""
-        by_end = self._by_end()
+        yield from self._suspects(self._by_end())
+
+    def _devices_with_gateway(self) -> Iterator[Cause]:
+        """Yield devices that reach their gateway, but none of at least two other devices."""
+        direct = {ping_end: [pair for pair in pairs if is_direct(pair)] for ping_end, pairs in self._by_end().items()}
+        yield from self._suspects(direct)
+
+    def _suspects(self, pairs_by_end: ByEnd) -> Iterator[Cause]:
         suspects = [
             (device, pairs)
-            for device, pairs in sorted(by_end.items())
+            for device, pairs in sorted(pairs_by_end.items())
             if not device.is_gateway and len(pairs) > 1 and self._all_bad(pairs)
         ]
         on_rail: dict[int, set[PingEnd]] = defaultdict(set)

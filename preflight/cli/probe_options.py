@@ -3,13 +3,13 @@
 import argparse
 import re
 
+from preflight.app.run_options import LEAST_BUDGET
 from preflight.cli.option_texts import TESTS
 from preflight.cli.options import option_group
 from preflight.model.measure import Scope
 from preflight.probe.request import SCOPES
 
 LARGEST = 64 << 30  # bytes of a size
-LEAST_BUDGET = 10  # seconds; importing torch and exiting take a few of them
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -46,7 +46,7 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d{1,6})\s*(s|m|h)?", text.strip())
     seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"] if match else 0
     if seconds < LEAST_BUDGET:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 60s or 5m, of {LEAST_BUDGET} s or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 60s or 5m, of {LEAST_BUDGET:.0f} s or more")
     return float(seconds)
 
 
@@ -79,7 +79,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         "--scope",
         type=_scopes,
         metavar="LIST",
-        help="groups of devices to test, separated by commas: device, host, all, rail, pair (default: device,all,pair)",
+        help="groups of devices to test, separated by commas: device, host, pair, rail, all (default: device,pair,all)",
     )
     tests.add_argument("--quick", action="store_true", help="run fewer operations and no training step")
     tests.add_argument(
@@ -88,9 +88,13 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="random seed for the first round of pairs (default: a new seed in each run)",
     )
-    tests.add_argument(
+    add_budget_argument(tests)
+
+
+def add_budget_argument(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--budget",
         type=_seconds,
         metavar="TIME",
-        help="time limit, such as 60s or 5m; remaining tests get the result unknown (default: no limit)",
+        help="time limit, such as 60s or 10m; remaining tests get the result unknown (default: 5m)",
     )

@@ -10,6 +10,7 @@ from preflight.probe.agents import Agents
 from preflight.probe.lines import Gone, HostMessage
 from preflight.probe.messages import Message, RankEvent, Ready, Settled
 from preflight.probe.observe import observe, with_agent_output, with_held_devices, with_meetings
+from preflight.probe.operations.operation import Operation
 from preflight.probe.roll_call import RollCall
 from preflight.probe.round_state import RoundState
 from preflight.probe.rounds import RankGroup, Round
@@ -37,7 +38,7 @@ class Conductor:
         self._backend = backend
         self._progress = progress
         self.deadline = 0.0  # seconds that one step of a rank may take; set before the first round
-        self.hurried = False  # pairs that stand still get less time, once others have shown how long it takes
+        self._durations: dict[tuple[Operation, ...], list[float]] = defaultdict(list)  # seconds, by a group's tests
         self.ready: dict[str, Ready] = {}
         self.gone: dict[str, tuple[str, str]] = {}  # host → (stage reached, why)
         self.unheard: dict[str, tuple[str, str]] = {}  # the same, for hosts that there was no time for
@@ -70,7 +71,8 @@ class Conductor:
 
     def play(self, round_: Round, until: float) -> list[Observation]:
         """Start the round's groups, watch them to their end, and return the observations."""
-        watch = RoundState(round_, self.deadline, time.monotonic(), hurried=self.hurried)
+        durations = self._durations[round_.groups[0].tests]
+        watch = RoundState(round_, self.deadline, time.monotonic(), durations)
         for host, (_, why) in self.gone.items():
             watch.lose(host, why, time.monotonic())
         if time.monotonic() < until:
@@ -85,6 +87,7 @@ class Conductor:
             self._report(round_, watch, now)
         for host, why in watch.lost_hosts():
             self._lose(host, why)
+        durations += watch.durations
         observations = observe(round_.name, watch.groups, late(self._backend, self.deadline))
         observations = with_agent_output(with_meetings(observations, self._meetings(round_)), self.printed)
         if self._backend == "hccl":

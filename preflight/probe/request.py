@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from preflight.model.measure import Scope
 
-# In the order of the rounds. Cheap scopes that need little come first, so that a device that is broken by itself is
-# known, and left out, before others wait for it.
-SCOPES = (Scope.DEVICE, Scope.HOST, Scope.ALL, Scope.RAIL, Scope.PAIR)
-USUAL = (Scope.DEVICE, Scope.ALL, Scope.PAIR)
+# In the order of the rounds, small groups first. What fails in a small group is known, and left out, before the ranks
+# of a larger group wait for it.
+SCOPES = (Scope.DEVICE, Scope.HOST, Scope.PAIR, Scope.RAIL, Scope.ALL)
+USUAL = (Scope.DEVICE, Scope.PAIR, Scope.ALL)
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,8 @@ class Request:
     """Parameters of a probe run.
 
     `sizes` are bytes. `budget` is seconds for the whole run, None for no limit. `quick`: fewer operations. `seed`
-    decides on the pairs of the first round, None draws a new one each time.
+    decides on the pairs of the first round, None draws a new one each time. `without`: devices (host, index) that are
+    left out, because they are known to be faulty.
     """
 
     backend: str
@@ -24,6 +25,7 @@ class Request:
     quick: bool = False
     budget: float | None = None
     seed: int | None = None
+    without: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def trains(self) -> bool:

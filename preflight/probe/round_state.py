@@ -1,11 +1,11 @@
 """State of a round, from messages of agents and the clock: stages of ranks, turns of groups, and timeouts."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from preflight.facts.redaction.redact import redact
-from preflight.model.measure import STAGES, End, Member, Scope, Sending
+from preflight.model.measure import STAGES, End, Member, Sending
 from preflight.model.text import one_line
 from preflight.probe.messages import Ended, Entered, Killed, RankMessage, Reached, Result, Sends, Waits
 from preflight.probe.rounds import RankGroup, Round
@@ -14,6 +14,7 @@ from preflight.probe.timeouts.deadlines import hurried
 GRACE = 3.0  # seconds that the others of a group get for their own messages, once one has failed
 SLACK = 5.0  # seconds on top of a deadline for the message of the agent, which kills at the deadline
 DYING = 10.0  # seconds for a process to end after SIGKILL: its pinned and mapped memory is given back first
+CLOSING = 15.0  # seconds for a rank to end once most ranks of its group have
 TURN = 5.0  # seconds after which a group no longer delays the next one
 
 # CANN's errors: after lines of bookkeeping, "Title(EI0006): what happened. Reason: …"; older ones "EI0006: <time> …".
@@ -90,6 +91,11 @@ class GroupState:
         return all(rank.end is End.CLOSED for rank in self.ranks)
 
     @property
+    def mostly_closed(self) -> bool:
+        """True if at least half of its ranks have run all tests and ended, so that the others have only to end, too."""
+        return 2 * sum(rank.end is End.CLOSED for rank in self.ranks) >= len(self.ranks)
+
+    @property
     def stopped_as(self) -> End:
         """End of the ranks that are ordered to stop."""
         return End.OVERDUE if self.hurried else End.STOPPED
@@ -155,15 +161,15 @@ class Order:
 class RoundState:
     """State of the groups of one round. It knows hosts by name only, and takes the time as a parameter.
 
-    `hurried`: a pair does not get the whole deadline once half of the others have shown how long their tests take.
+    A pair, or a device alone, does not get the whole deadline once others have shown how long the same tests take.
+    `earlier`: seconds that these tests took in groups of earlier rounds.
     """
 
-    def __init__(self, round_: Round, deadline: float, now: float, *, hurried: bool = False) -> None:
+    def __init__(self, round_: Round, deadline: float, now: float, earlier: Sequence[float] = ()) -> None:
         self._round = round_
         self._deadline = deadline
-        self._hurried = hurried and all(
-            group.scope is Scope.PAIR and group.tests == round_.groups[0].tests for group in round_.groups
-        )
+        self._earlier = earlier
+        self._alike = len({(group.scope, group.tests) for group in round_.groups}) == 1
         self._began = now
         self._takes_turns = len(round_.groups) > round_.lanes
         self._groups = {
@@ -245,7 +251,8 @@ class RoundState:
             self._give_up_silent(state, now)
             if state.stopped is not None:
                 continue
-            state.hurried = state.failed is None and self._idle_seconds(state, now) > timeout
+            limit = min(timeout, CLOSING) if state.mostly_closed else timeout
+            state.hurried = state.failed is None and self._idle_seconds(state, now) > limit
             if state.hurried or (state.failed is not None and now - state.failed > GRACE):
                 state.stopped = now
                 orders.append(Order("stop", state.group))
@@ -253,11 +260,16 @@ class RoundState:
 
     def _timeout(self) -> float:
         """Return the seconds for a step until its group is ordered to stop. The agents stop it at the deadline."""
-        if not self._hurried:
+        if not self._alike:
             return float("inf")
-        durations = [max(rank.ended for rank in state.ranks) - self._began for state in self.groups if state.all_closed]
-        limit = hurried(durations, len(self._groups), self._deadline)
+        durations = [*self._earlier, *self.durations]
+        limit = hurried(durations, len(self._groups), self._round.groups[0].scope, self._deadline)
         return limit if limit < self._deadline else float("inf")
+
+    @property
+    def durations(self) -> list[float]:
+        """Seconds from the beginning of the round to the end of each group that has run all its tests."""
+        return [max(rank.ended for rank in state.ranks) - self._began for state in self.groups if state.all_closed]
 
     def _idle_seconds(self, state: GroupState, now: float) -> float:
         """Return the seconds since any rank of a group made progress, or 0 while the group waits for its turn."""

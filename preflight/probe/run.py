@@ -5,12 +5,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 
 from preflight.model.cluster import Cluster, Host
 from preflight.model.figures import LEAST
 from preflight.model.measure import (
-    STAGES,
     Located,
     Observation,
     Scope,
@@ -40,7 +38,6 @@ _WELL = (TestOutcome.PASS, TestOutcome.REFUSED)
 # each other after ten. A host that fails intermittently could take any number.
 MOST_ROUNDS = 24
 PIECE = 4 << 20  # bytes a rank from which a collective's time depends on bandwidth
-_BETWEEN = ("link", "partition", "rail", "system")
 TOGETHER = 0.6  # of the slowest pair's bandwidth: the least for all together, if no baseline demands more
 
 
@@ -85,10 +82,11 @@ def probe(
         chosen = hooks.begin(conductor.present(hosts))
         if not chosen:
             return ProbeResult(roll_call, seed=seed, busy=conductor.busy)
-        run = Run(ProbePlan(cluster, tuple(chosen), request), conductor, hooks, Deadlines(until, usual), seed)
+        plan = ProbePlan(cluster, tuple(chosen), request, out=request.without)
+        run = Run(plan, conductor, hooks, Deadlines(until, usual), seed)
         run.unreached = frozenset(hooks.unreached()) & {host.name for host in chosen}
         _note_omissions(run, hooks)
-        hooks.announce(sentence(run.plan, run.step(run.plan.devices(0))))
+        hooks.announce(sentence(run.plan))
         run.play_scopes()
         if networks_note := nccl_networks.sentence(run.observations):
             hooks.note(networks_note)
@@ -181,12 +179,13 @@ class Run:
                 self._play_devices()
             case Scope.HOST:
                 self._play(self.plan.within_hosts)
-            case Scope.ALL:
-                self._play(self.plan.all_devices)
-            case Scope.RAIL:
-                self._play(self.plan.rails)
             case Scope.PAIR:
                 self._search_pairs()
+                self._leave_out_culprits()
+            case Scope.RAIL:
+                self._play(self.plan.rails)
+            case Scope.ALL:
+                self._play(self.plan.all_devices)
 
     def _play_devices(self) -> None:
         """Test each device alone. Those that fail are left out of all later groups."""
@@ -196,15 +195,9 @@ class Run:
         self._play(self.plan.processors)
 
     def _search_pairs(self) -> None:
-        """Play the rounds of pairs that the localiser chooses.
-
-        A single host's pairs only tell more about a failure, unless no other scope was requested. Devices that fail
-        before they meet a rank fail with every partner, so they are left out.
-        """
+        """Play the rounds of pairs that the localiser chooses."""
         self._drop_lost_hosts()
-        all_passed = _all_pass(self.observations)
-        self.plan = self.plan.without(_failed_alone(self.observations))
-        if len(self.plan.places()) < 2 or (len(self.plan.hosts) == 1 and self.observations and all_passed):
+        if len(self.plan.places()) < 2:
             return
         search = Search(self.plan, self._hooks.leaves(), self._seed)
         for _ in range(MOST_ROUNDS):
@@ -216,6 +209,17 @@ class Run:
                 break
         self.observations += search.observations
         self.located += search.located()
+
+    def _leave_out_culprits(self) -> None:
+        """Leave out what failed or is slow in pairs. In larger groups, all other ranks would wait for it."""
+        if any(culprit.kind == "system" for culprit in self.located):
+            self.plan = self.plan.without(self.plan.places())
+            return
+        culprits = self._places_of(self.located)
+        self.plan = self.plan.without(culprits)
+        if culprits and {Scope.RAIL, Scope.ALL} & set(self._later):
+            names = ", ".join(f"{host}/{device}" for host, device in sorted(culprits))
+            self._hooks.note(f"left out of tests of larger groups, because their pairs failed or were slow: {names}")
 
     def _play_pairs(self, pairs: Sequence[Pair], *, each_way: bool) -> list[Observation]:
         self._drop_lost_hosts()
@@ -239,8 +243,8 @@ class Run:
         if failed_test is None:
             return
         places_before = len(self.plan.places())
-        self.plan = self.plan.without({*self._culprits(), *_suspects(filter(_of_all, self.observations))})
-        if len(self._hosts()) < 2 or time.monotonic() > self._until or self._fault_is_between:
+        self.plan = self.plan.without(_suspects(filter(_of_all, self.observations)))
+        if len(self._hosts()) < 2 or time.monotonic() > self._until:
             return
         if len(self.plan.places()) < places_before and _all_pass(self._together([self._hosts()], failed_test, below)):
             return
@@ -258,11 +262,6 @@ class Run:
         failed_test = next((test for test in together if test.outcome not in _WELL), None)
         return None if failed_test is None or failed_test.outcome is TestOutcome.NOT_RUN else failed_test
 
-    @property
-    def _fault_is_between(self) -> bool:
-        """True if both ends of a faulty link, or both sides of a partition, are among the remaining devices."""
-        return any(culprit.kind in _BETWEEN for culprit in self.located)
-
     def _hosts(self) -> list[str]:
         return [host.name for host in self.plan.hosts if self.plan.devices_of(host)]
 
@@ -273,9 +272,9 @@ class Run:
         self.observations[len(self.observations) - len(observations) :] = judged
         return judged
 
-    def _culprits(self) -> set[Place]:
-        """Return the hosts and devices that are identified as such. A link or a partition is none of them."""
-        names = {culprit.members[0] for culprit in self.located if culprit.kind.endswith(("host", "device"))}
+    def _places_of(self, culprits: Iterable[Located]) -> set[Place]:
+        """Return the remaining devices of culprits. Of a link they are both ends, of a partition its smaller part."""
+        names = {name for culprit in culprits for name in culprit.members}
         return {(host, index) for host, index in self.plan.places() if {host, f"{host}/{index}"} & names}
 
     def _slow_together(self) -> float:
@@ -332,32 +331,30 @@ class Run:
         hopeless = self.apart and any(len(group.hosts) > 1 for group in round_.groups)
         self._conductor.deadline = self.step(round_)
         observations = self._conductor.play(round_, 0.0 if hopeless else self._until)
-        # Once the backend has reported a failure, its message is not waited for so long again.
-        self._conductor.hurried |= any(
-            observation.test.outcome in (TestOutcome.FAIL, TestOutcome.HANG) for observation in observations
-        )
         views = (view for observation in observations for view in observation.ranks)
         self.plan = self.plan.without(place_of(view.member) for view in views if view.held)
         return observations
 
     def step(self, round_: Round) -> float:
-        """Return the seconds that one step of a rank may take in a round. Note the budget's effect on them."""
-        budget = self.plan.request.budget
-        if budget is None or not round_.groups:
+        """Return the seconds that one step of a rank may take in a round. Note the budget's effect on them.
+
+        Once a culprit is known, a hang of those that remain is not waited for so long.
+        """
+        if not round_.groups:
             return self._usual
-        seconds_left, largest = self._until - time.monotonic(), max(round_.groups, key=lambda group: len(group.members))
-        backend, expected = self.plan.request.backend, longest_test(self.plan, round_)
-        ahead = Ahead(
-            seconds_left,
-            seconds_ahead(self.plan, round_, self._later),
-            hanging_rounds(largest.scope, self._later),
-            FREE[backend],
-            least(backend, largest.scope, len(largest.members), expected),
-        )
-        step = ahead.step(self._usual)
+        backend, largest = self.plan.request.backend, max(round_.groups, key=lambda group: len(group.members))
+        shortest = least(backend, largest.scope, len(largest.members), longest_test(self.plan, round_))
+        usual = min(self._usual, shortest) if self.located else self._usual
+        budget = self.plan.request.budget
+        if budget is None:
+            return usual
+        seconds_left = self._until - time.monotonic()
+        healthy = seconds_ahead(self.plan, round_, self._later)
+        ahead = Ahead(seconds_left, healthy, hanging_rounds(largest.scope, self._later), FREE[backend], shortest)
+        step = ahead.step(usual)
         previous = self.limit or TimeLimit(budget, 0.0, shortened=False)
-        needed = max(previous.enough, enough(budget - seconds_left, ahead, self._usual))
-        self.limit = TimeLimit(budget, needed, previous.shortened or step < self._usual)
+        needed = max(previous.enough, enough(budget - seconds_left, ahead, usual))
+        self.limit = TimeLimit(budget, needed, previous.shortened or step < usual)
         return step
 
     def _drop_lost_hosts(self) -> None:
@@ -387,13 +384,6 @@ def _is_large(observation: Observation) -> bool:
 def _measures_well(observation: Observation) -> bool:
     test = observation.test
     return test.op == JUDGED and test.outcome is TestOutcome.PASS and test.bytes >= LEAST
-
-
-def _failed_alone(observations: Iterable[Observation]) -> set[Place]:
-    """Return the devices that kept others waiting and stopped before they could meet another rank."""
-    meeting = STAGES.index("device")
-    waited = chain.from_iterable(map(kept_waiting, filter(_of_all, observations)))
-    return {place_of(view.member) for view in waited if STAGES.index(view.stage) < meeting}
 
 
 def _suspects(observations: Iterable[Observation]) -> set[Place]:

@@ -13,7 +13,7 @@ from preflight.app.probing.engine import session_by_engine, start_engine
 from preflight.app.probing.hccl_test import run_hccl_test
 from preflight.app.probing.link_counts import before_tests
 from preflight.app.run import ClusterRun
-from preflight.app.run_options import ProbeOptions
+from preflight.app.run_options import BUDGET, ProbeOptions
 from preflight.app.session import Session, session
 from preflight.checks.engine.registry import all_checks
 from preflight.facts.types import ClusterFacts
@@ -121,7 +121,7 @@ def _run_torch(run: ClusterRun, options: ProbeOptions, s: Session) -> None:
     tests = run_tests(s, request, setting)
     run.refused = {**users.refused, **tests.result.busy}
     if options.tool is None and request.backend == "hccl" and nobody_has_torch(tests.result.observations):
-        if not request.budget and s.cluster.probe.via == "ssh":
+        if not options.budget and s.cluster.probe.via == "ssh":
             run_hccl_test(run, options, s, tests.rehearsal)
             return
         run.notes.append("no host has torch for its jobs. To use HCCL Test instead, remove --budget and --via.")
@@ -141,7 +141,7 @@ def _request(options: ProbeOptions, s: Session) -> Request:
         options.sizes or settings.sizes,
         options.scope or USUAL,
         quick=options.quick,
-        budget=options.budget,
+        budget=options.budget or BUDGET,
         seed=options.seed,
     )
 

@@ -21,7 +21,7 @@ RATED = {Product.ATLAS_A1: 100_000, Product.ATLAS_A2: 200_000, Product.ATLAS_A3:
 _CORRECTED = 100_000  # Mb/s; from this speed on a link without error correction is a known fault
 
 
-@host_check("NIC101", "Device link flaps", products=NPU)
+@host_check("NIC101", "Device link flaps", products=NPU, blocks=False)
 def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
     """Why: A link flap interrupts a collective. The collective then waits half an hour for its notify (EI0002, EI0013).
     Older flaps, and flaps in a port's first minute, are ignored because they do not affect the next job.

@@ -66,7 +66,7 @@ class _Settings:
         return [key for key in KEYS if self.in_file[key]]
 
 
-@host_check("NPU104", "Device settings in /etc/hccn.conf", products=NPU, configures=Area.ADDRESSES)
+@host_check("NPU104", "Device settings in /etc/hccn.conf", products=NPU, configures=Area.ADDRESSES, blocks=False)
 def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding]:
     """Why: Devices lose their settings at a reboot and restore them from /etc/hccn.conf. Frameworks read the file
     instead of the device. If the device and the file differ, an NPU is unreachable, now or after a reboot.

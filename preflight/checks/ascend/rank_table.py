@@ -27,7 +27,7 @@ def _push(path: str) -> str:
     return f"preflight ranktable --push {shlex.quote(path)}" if path.startswith("/") else "preflight ranktable"
 
 
-@host_check("NPU125", "Rank table addresses", products=NPU, optional=("network",))
+@host_check("NPU125", "Rank table addresses", products=NPU, optional=("network",), blocks=False)
 def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
     """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses change later, jobs
     end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout.
@@ -63,7 +63,7 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
             )
 
 
-@host_check("NPU127", "Rank table device assignment", products=NPU, optional=("network",))
+@host_check("NPU127", "Rank table device assignment", products=NPU, optional=("network",), blocks=False)
 def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterator[Finding]:
     """Why: Two ranks on the same device end with EJ0001, or compete for its port 16666 (EI0020). From Atlas A2 on,
     ranks may share a device if the rank table has a device_port for each rank. If a rank table of version 1.2 (Atlas

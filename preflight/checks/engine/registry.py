@@ -4,7 +4,7 @@ A check is a pure function from facts to findings. Its parameters after the firs
 (fields of `HostFacts`). So the signature shows a reader the check's inputs, and the runner can report `unknown` if one
 of them could not be collected.
 
-    @host_check("PRT101", "Reserved ports")
+    @host_check("PRT101", "Reserved ports", blocks=False)
     def reserved_now(here: Here, sysctl: Sysctl) -> Iterator[Finding]:
         \"\"\"Why: …
 
@@ -74,7 +74,11 @@ KNOWN = "known"  # the findings of checks with smaller ids, as input of a check 
 
 @dataclass(frozen=True)
 class Check:
-    """One check. `needs`: the function's parameters after the first. `severity`: the outcome of `bad`."""
+    """One check. `needs`: the function's parameters after the first. `severity`: the outcome of `bad`.
+
+    `blocks`: the probe leaves out the device or host that fails this check. It is False for past events, for files that
+    count later, and for faults that affect jobs but not the probe.
+    """
 
     id: str
     title: str  # a noun phrase of at most six words: what is checked
@@ -86,6 +90,7 @@ class Check:
     products: frozenset[Product] = EVERY
     several: bool = False  # skipped for a single host
     configures: Area | None = None  # the area of its changes, or of changes that it verifies
+    blocks: bool = True
 
     @property
     def area(self) -> str:
@@ -195,6 +200,7 @@ class CheckOptions(TypedDict, total=False):
     severity: Outcome
     products: frozenset[Product]
     configures: Area | None
+    blocks: bool
 
 
 def host_check(id_: str, title: str, **options: Unpack[CheckOptions]) -> Callable[[_Function], _Function]:

@@ -31,7 +31,7 @@ _CONFIGURE = ("preflight configure-environment",)
 _CLOUD_INIT = "'manage_etc_hosts' as True"
 
 
-@host_check("ENV101", "Cluster entries in /etc/hosts", configures=Area.ENVIRONMENT)
+@host_check("ENV101", "Cluster entries in /etc/hosts", configures=Area.ENVIRONMENT, blocks=False)
 def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables often contain host names. Without a name server, every host needs
     the same entries in /etc/hosts. preflight writes its entries between two comment lines and changes nothing else.
@@ -74,7 +74,7 @@ def in_hosts_file(scribe: Here, environment: Environment) -> Iterator[Finding]:
         yield _removal(scribe, f"the block in {HOSTS_FILE}", change)
 
 
-@host_check("ENV102", "Job limits in limits.d", configures=Area.ENVIRONMENT)
+@host_check("ENV102", "Job limits in limits.d", configures=Area.ENVIRONMENT, blocks=False)
 def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]:
     """Why: RDMA locks memory. With a memlock limit of 64 KiB, every memory registration fails. A rank of a large job
     also opens thousands of sockets. Login sessions get the limits in limits.d. Services get LimitMEMLOCK= and
@@ -114,12 +114,7 @@ def limits_for_jobs(scribe: Here, environment: Environment) -> Iterator[Finding]
         )
 
 
-@host_check(
-    "ENV103",
-    "HCCL environment profile",
-    products=NPU,
-    configures=Area.ENVIRONMENT,
-)
+@host_check("ENV103", "HCCL environment profile", products=NPU, configures=Area.ENVIRONMENT, blocks=False)
 def profile_for_hccl(scribe: Here, environment: Environment, network: Network) -> Iterator[Finding]:
     """Why: Ranks with different HCCL ports, interfaces or timeouts hang or fail when they connect. Often, only some
     users' start scripts set such a variable. Login shells read /etc/profile.d, but containers and services do not.

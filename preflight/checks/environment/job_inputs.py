@@ -10,7 +10,7 @@ from preflight.model.finding import Finding
 from preflight.model.text import quote
 
 
-@cluster_check("HST113", "Requirements and data sets")
+@cluster_check("HST113", "Requirements and data sets", blocks=False)
 def same_inputs(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     r"""Why: Ranks with different packages or an incomplete copy of a data set fail late, or train on different data
     without an error. The check compares files by their bytes. It compares folders by the names and sizes of the files
@@ -87,7 +87,7 @@ _OWN = frozenset(
 _ALIAS = {"nfs4": "nfs"}  # the version that a client and its server agree on
 
 
-@cluster_check("HST120", "Project and Python file systems", several=False)
+@cluster_check("HST120", "Project and Python file systems", several=False, blocks=False)
 def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: The launcher starts the same command in the same folder on every host. If a mount is missing, the job ends
     with "cd: No such file or directory". If a host has a different mount, or a folder on its own disk instead, its
@@ -154,7 +154,7 @@ def _filesystem(folder: SeenFolder) -> str:
     return "the host's own file system" if kind in _OWN else f"{kind} {quote(folder.source)}"
 
 
-@host_check("HST121", "Python imports of the job")
+@host_check("HST121", "Python imports of the job", blocks=False)
 def imports(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: A package may be installed for another Python, or only on the other hosts. The ranks on one host then end
     with ModuleNotFoundError, and all other ranks wait for them.

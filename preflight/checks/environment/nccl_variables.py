@@ -163,7 +163,7 @@ def _conflicts(job: Job) -> Iterator[Problem]:
         yield Outcome.FAIL, problem, "list each GPU once in CUDA_VISIBLE_DEVICES"
 
 
-@host_check("ENV115", "Leftover NCCL debugging variables", severity=Outcome.WARN, products=NVIDIA)
+@host_check("ENV115", "Leftover NCCL debugging variables", severity=Outcome.WARN, products=NVIDIA, blocks=False)
 def left_over(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: A setting that made one job run can slow down all later jobs. NCCL_IB_DISABLE=1 and NCCL_NET=Socket keep
     NCCL from using RDMA. With NCCL_P2P_DISABLE or NCCL_SHM_DISABLE, data between GPUs on the same host passes through

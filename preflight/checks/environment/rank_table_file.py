@@ -13,7 +13,7 @@ from preflight.ranktable.read import read
 _VARIABLE = "RANK_TABLE_FILE"
 
 
-@cluster_check("ENV108", "Rank table file", products=NPU, several=False)
+@cluster_check("ENV108", "Rank table file", products=NPU, several=False, blocks=False)
 def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     """Why: The HCCL guide requires an absolute path that is not a symbolic link (EI0004). HCCL compares a checksum of
     the table between ranks. If the file is missing on a host, torch_npu falls back to negotiation there. It then waits

@@ -15,7 +15,7 @@ _MISSING_LIBRARY = re.compile(r"error while loading shared libraries: ([^\s:]+)"
 _NOT_READ = "~/.bashrc returns early in non-interactive shells, or only a login profile sets the variable"
 
 
-@cluster_check("HST122", "MPI launcher version", several=False)
+@cluster_check("HST122", "MPI launcher version", several=False, blocks=False)
 def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
     """Why: Over ssh, mpirun starts its daemon (orted or prted) on every host and finds it through PATH. The shell on
     the host is neither a login shell nor interactive. If the daemon is not on that PATH, the job ends with "orted:

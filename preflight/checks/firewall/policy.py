@@ -210,12 +210,7 @@ def _still_on(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
         )
 
 
-@host_check(
-    "FWL102",
-    "Firewall policy after reboot",
-    optional=("arrivals",),
-    configures=Area.FIREWALL,
-)
+@host_check("FWL102", "Firewall policy after reboot", optional=("arrivals",), configures=Area.FIREWALL, blocks=False)
 def after_reboot(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None
 ) -> Iterator[Finding]:
@@ -295,6 +290,7 @@ def _back_at_boot(scribe: Here, firewall: Firewall) -> Iterator[Finding]:
     severity=Outcome.WARN,
     optional=("arrivals",),
     configures=Area.FIREWALL,
+    blocks=False,
 )
 def no_leftovers(
     scribe: Here, firewall: Firewall, network: Network, sysctl: Sysctl, arrivals: Arrivals | None

@@ -10,7 +10,7 @@ from preflight.model.finding import Finding
 CLOCK_WARN, CLOCK_FAIL = 0.5, 5.0  # seconds between two hosts
 
 
-@cluster_check("HST102", "Clock synchronization")
+@cluster_check("HST102", "Clock synchronization", blocks=False)
 def clocks_agree(scribe: All, clock: Mapping[str, Clock]) -> Iterator[Finding]:
     """Why: You can only put the logs of a failed job in order if the clocks agree. Certificates, tokens and shared file
     systems fail if clocks are far apart.

@@ -81,7 +81,7 @@ def _candidates(scribe: Here, network: Network) -> Iterator[Finding]:
         )
 
 
-@host_check("HST104", "Local host name resolution")
+@host_check("HST104", "Local host name resolution", blocks=False)
 def own_name(scribe: Here, names: Names) -> Iterator[Finding]:
     """Why: Programs such as torchrun, MPI and gloo send the address of their own host name to the other hosts. Debian's
     installer maps that name to 127.0.1.1. Every rank on another host then connects to itself.

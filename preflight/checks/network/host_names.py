@@ -21,7 +21,7 @@ SLOW = 1.0  # seconds for the name of an address
 _NO_NAMES = ("", "localhost", "localhost.localdomain")
 
 
-@host_check("HST124", "Host name format")
+@host_check("HST124", "Host name format", blocks=False)
 def no_number(scribe: Here, os: Os) -> Iterator[Finding]:
     """Why: Name resolution takes a name that is a number for an IPv4 address. For example, 6841231 becomes
     0.104.99.143, 05 becomes 0.0.0.5, and 0x1f becomes 0.0.0.31. Other hosts cannot reach a host by such a name. The
@@ -65,7 +65,7 @@ def _as_number(name: str) -> str | None:
     return None if address == name or " " in name else address
 
 
-@host_check("HST125", "Resolution of localhost")
+@host_check("HST125", "Resolution of localhost", blocks=False)
 def localhost(scribe: Here, naming: Naming) -> Iterator[Finding]:
     """Why: Processes on the same host connect to each other through localhost. In images without /etc/hosts, that name
     may not resolve. The error is "The IPv6 network addresses of (localhost, …) cannot be retrieved".
@@ -133,7 +133,7 @@ def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
             return
 
 
-@cluster_check("HST127", "Rendezvous endpoint")
+@cluster_check("HST127", "Rendezvous endpoint", blocks=False)
 def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     """Why: Each torchrun process decides whether --rdzv-endpoint is its own host. If so, it serves the store. If the
     endpoint is an alias or the address of another NIC, possibly no host serves the store, and all hosts wait. The error

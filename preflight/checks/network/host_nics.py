@@ -131,7 +131,7 @@ def reached_by_gloo(
     yield from judged(scribe, GLOO, chosen, network, arrivals)
 
 
-@cluster_check("HST119", "Open MPI host NIC selection", several=False, optional=("arrivals",))
+@cluster_check("HST119", "Open MPI host NIC selection", several=False, optional=("arrivals",), blocks=False)
 def reached_by_mpi(
     scribe: All, job: Mapping[str, Job], network: Mapping[str, Network], arrivals: _ArrivalsOf
 ) -> Iterator[Finding]:

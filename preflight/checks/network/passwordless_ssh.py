@@ -37,7 +37,7 @@ class _Attempt:
         return self.visit.host
 
 
-@cluster_check("HST123", "Passwordless ssh between hosts")
+@cluster_check("HST123", "Passwordless ssh between hosts", blocks=False)
 def between_hosts(scribe: All, neighbours: Mapping[str, Neighbours]) -> Iterator[Finding]:
     """Why: The launchers mpirun, perseusrun, horovodrun and DeepSpeed start the processes on other hosts over ssh. With
     mpirun, hosts log in to each other in a tree. A prompt for a password or a host key stays unanswered. The launcher

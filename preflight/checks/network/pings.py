@@ -96,14 +96,10 @@ def path_mtu(
     reason_for_none = "no large ping was sent: --ping-size is set, no MTU is known, or small pings were lost"
     yield from _untried(scribe, large, reason_for_none)
     words = LARGE_DIRECT if scribe.cluster.fabric is Fabric.DIRECT else LARGE
-    for cause in causes(large, _places(hccn), _is_silent):
-        only_gateways = all(end(ping).is_gateway for ping in cause.lost)
-        findings = _LostPings(scribe, words, Outcome.WARN if only_gateways else Outcome.FAIL)
+    for cause in causes(large, _places(hccn)):
+        silent_devices = any(not ping.received and not end(ping).is_gateway for ping in cause.lost)
+        findings = _LostPings(scribe, words, Outcome.FAIL if silent_devices else Outcome.WARN)
         yield from findings.of_cause(cause, known)
-    partial = _LostPings(scribe, words, Outcome.WARN)
-    for ping in large:
-        if is_lost(ping) and ping.received:
-            yield _with_explanation(partial.of_link(ping), [ping], known)
 
 
 def _large_pings(pings: Sequence[Ping]) -> list[Ping]:
@@ -192,10 +188,6 @@ def _with_explanation(finding: Finding, lost: Sequence[Ping], known: Sequence[Fi
     if not explanation:
         return finding
     return replace(finding, cause=explanation.words, remedy=explanation.remedy, commands=explanation.commands)
-
-
-def _is_silent(ping: Ping) -> bool:
-    return is_lost(ping) and not ping.received
 
 
 def _places(hccn: Mapping[str, Hccn | None]) -> dict[tuple[str, int], Attachment]:

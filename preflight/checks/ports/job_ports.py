@@ -25,7 +25,7 @@ def _not_reserved(ports: PortSet) -> str:
     return f"port {ports} is not reserved" if len(ports) == 1 else f"ports {ports} are not reserved"
 
 
-@host_check("PRT101", "Reserved ports", configures=Area.PORTS)
+@host_check("PRT101", "Reserved ports", configures=Area.PORTS, blocks=False)
 def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: The kernel may use port 60005 as the source port of an outgoing connection of any program. A job that wants
     to listen on that port a second later fails to bind. Reserving a range of ports excludes it from automatic port
@@ -68,7 +68,7 @@ def reserved_now(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
         )
 
 
-@host_check("PRT102", "Reserved ports after reboot", configures=Area.PORTS)
+@host_check("PRT102", "Reserved ports after reboot", configures=Area.PORTS, blocks=False)
 def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
     """Why: A manually set value is lost at a reboot. A value in a file depends on the program that loads the file. The
     boot process reads the folders of sysctl.d(5). The command sysctl --system reads these folders and then

@@ -24,6 +24,7 @@ from preflight.cli.options import (
     option_group,
     read_inventory,
 )
+from preflight.cli.probe_options import add_budget_argument
 from preflight.cli.report_options import add_output_arguments, refuse_unwritable
 from preflight.model.errors import UsageError
 
@@ -88,6 +89,7 @@ def _add_probe_arguments(parser: argparse.ArgumentParser) -> None:
     probe = parser.add_argument_group("probe")
     probe.add_argument("--no-probe", action="store_true", help="do not run collectives")
     probe.add_argument("--idle", action="store_true", help=IDLE_HELP)
+    add_budget_argument(probe)
     probe.add_argument(
         "--buddies",
         choices=("auto",),

@@ -94,6 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     breaking.add_argument("name", metavar="NAME", help="fault from `preflight lab faults`")
     breaking.add_argument("--host", metavar="H", help="host to add the fault to (default: the first host)")
     breaking.add_argument("--device", type=int, metavar="D", help="device to add the fault to (default: 0)")
+    breaking.add_argument("--percent", type=int, metavar="P", help="share of packets to lose (default: 10)")
     breaking.set_defaults(act=_break)
 
     fixing = actions.add_parser("fix", help="undo one fault, or all faults", description=_FIX, allow_abbrev=False)
@@ -237,7 +238,7 @@ def _wrapped(text: str, indent: int = 0) -> str:
 
 
 def _break(args: argparse.Namespace) -> None:
-    print(faults.break_it(args.name, args.dir, args.host, args.device))
+    print(faults.break_it(args.name, args.dir, args.host, args.device, args.percent))
 
 
 def _fix(args: argparse.Namespace) -> None:

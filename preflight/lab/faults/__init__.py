@@ -5,12 +5,13 @@ values in the lab's state, so that `fix` restores exactly these. Neither checks 
 """
 
 import difflib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from preflight.lab import state
 from preflight.lab.faults import addresses, arp, devices, fabric, gpus, host, leaves, overload, ranks, software
-from preflight.lab.faults.fault import Fault, FaultPlace
+from preflight.lab.faults.fault import LOSS, Fault, FaultPlace
 from preflight.lab.lifecycle import hosts_of, require_root, selected
 from preflight.lab.state import Break, State
 from preflight.model.errors import UsageError
@@ -27,6 +28,7 @@ FAULTS: tuple[Fault, ...] = (
     *overload.FAULTS,
     *software.FAULTS,
 )
+WITH_PERCENT = ("random-loss", "random-loss-out")
 
 
 def describe() -> list[dict[str, Any]]:
@@ -35,13 +37,15 @@ def describe() -> list[dict[str, Any]]:
     return [{key: getattr(fault, key) for key in keys} for fault in FAULTS]
 
 
-def break_it(name: str, directory: Path, on: str | None, device: int | None) -> str:
+def break_it(name: str, directory: Path, on: str | None, device: int | None, percent: int | None = None) -> str:
     """Make a fault and return one sentence about it. Raise UsageError for a place that cannot have it."""
     require_root()
     fault, directory = _fault(name), directory.resolve()
+    if percent is not None and (name not in WITH_PERCENT or not 0 < percent <= 100):
+        raise UsageError(f"--percent is for {' and '.join(WITH_PERCENT)}, from 1 to 100.")
     with state.locked(_existing(directory)):
         lab = state.load(directory)
-        place = _place(fault, lab, directory, on, device)
+        place = replace(_place(fault, lab, directory, on, device), percent=percent or LOSS)
         entry = Break(name, place.host.name, place.device if fault.scope == "device" else None, {})
         if any((b.fault, b.host, b.device) == (entry.fault, entry.host, entry.device) for b in lab.breaks):
             raise UsageError(

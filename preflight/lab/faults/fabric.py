@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from preflight.lab import host_state, kernel, network
-from preflight.lab.faults.fault import Fault, FaultPlace, Undo, nft, shape, unshape
+from preflight.lab.faults.addresses import address_of
+from preflight.lab.faults.fault import LOSS, Fault, FaultPlace, Undo, nft, shape, unshape
 from preflight.lab.lifecycle import hosts_of
 from preflight.model.errors import UsageError
 
 SLOW_RATE = "200mbit"
-LOSS = 10  # % of all packets
 USUAL_SEGMENTS = 65535  # Linux' default, of a packet that has not been cut yet
 SMALL_MTU = 1400
 FLAPS = 3
@@ -81,16 +81,21 @@ _SOME = """\
 _LARGE = f"  ip length > {SMALL_MTU} drop"
 
 
+def _filter(netns: str, table: str, interface: str, hook: str, rules: str) -> None:
+    """Load rules for what an interface receives (hook `ingress`) or sends (`egress`)."""
+    nft(
+        netns,
+        f"table netdev {table} {{\n chain {hook} {{\n"
+        f'  type filter hook {hook} device "{interface}" priority 0; policy accept;\n{rules}\n }}\n}}\n',
+    )
+
+
 def _drop(what: str, rules: str) -> Callable[[FaultPlace], Undo]:
     """Return a function that makes the switch drop some of what it sends to the device."""
 
     def make(place: FaultPlace) -> Undo:
         table = f"{what}_{place.port}"
-        nft(
-            place.fabric,
-            f"table netdev {table} {{\n chain egress {{\n"
-            f'  type filter hook egress device "{place.port}" priority 0; policy accept;\n{rules}\n }}\n}}\n',
-        )
+        _filter(place.fabric, table, place.port, "egress", rules)
         return {"table": table}
 
     return make
@@ -100,24 +105,52 @@ def _drop_no_more(place: FaultPlace, undo: Undo) -> None:
     nft(place.fabric, f"delete table netdev {undo['table']}\n")
 
 
-def _lose(place: FaultPlace) -> Undo:
+def _lose_in(place: FaultPlace) -> Undo:
     """Lose packets behind the switch port, which cuts what TCP hands over unsegmented.
 
     The loss of one packet of wire size hurts TCP. The loss of 64 KiB at once hardly does.
     """
     kernel.ip_batch([f"link set {place.port} gso_max_segs 1"], place.fabric)
-    nft(
-        _netns(place),
-        "table netdev loss {\n chain ingress {\n"
-        f'  type filter hook ingress device "eth{place.device}" priority 0; policy accept;\n'
-        f"  numgen random mod 100 < {LOSS} drop\n }}\n}}\n",
-    )
+    _filter(_netns(place), "loss", f"eth{place.device}", "ingress", _some(place.percent))
     return {}
 
 
-def _lose_no_more(place: FaultPlace, _: Undo) -> None:
+def _lose_no_more_in(place: FaultPlace, _: Undo) -> None:
     nft(_netns(place), "delete table netdev loss\n")
     kernel.ip_batch([f"link set {place.port} gso_max_segs {USUAL_SEGMENTS}"], place.fabric)
+
+
+def _lose_out(place: FaultPlace) -> Undo:
+    """Lose packets behind the device, at the switch port, as `_lose_in` does in the other direction."""
+    kernel.ip_batch([f"link set eth{place.device} gso_max_segs 1"], _netns(place))
+    table = f"loss_{place.port}"
+    _filter(place.fabric, table, place.port, "ingress", _some(place.percent))
+    return {"table": table}
+
+
+def _lose_no_more_out(place: FaultPlace, undo: Undo) -> None:
+    nft(place.fabric, f"delete table netdev {undo['table']}\n")
+    kernel.ip_batch([f"link set eth{place.device} gso_max_segs {USUAL_SEGMENTS}"], _netns(place))
+
+
+def _some(percent: int) -> str:
+    return f"  numgen random mod 100 < {percent} drop"
+
+
+def _drop_to_next(place: FaultPlace) -> Undo:
+    """Drop what the device sends to the same device on the next host, at that device."""
+    hosts = [host for host in hosts_of(place.lab, place.directory) if host.name != place.host.name]
+    if not hosts:
+        raise UsageError("one-way-drop needs another host; this lab has only one.")
+    following = next((host for host in hosts if host.number > place.host.number), hosts[0])
+    namespace = place.lab.names.device(following.name, place.device)
+    rule = f"  ip saddr {address_of(place).address} drop"
+    _filter(namespace, "one_way", f"eth{place.device}", "ingress", rule)
+    return {"namespace": namespace}
+
+
+def _pass_to_next(_: FaultPlace, undo: Undo) -> None:
+    nft(undo["namespace"], "delete table netdev one_way\n")
 
 
 def _siblings_away(place: FaultPlace) -> Undo:
@@ -196,9 +229,27 @@ FAULTS = (
         "device",
         ("PNG101", "PRB103", "PRB101", "PRB113"),
         False,
-        f"{LOSS} % of all packets to the device are lost, at random.",
-        _lose,
-        _lose_no_more,
+        f"packets to the device are lost at random: {LOSS} %, or the share that --percent gives.",
+        _lose_in,
+        _lose_no_more_in,
+    ),
+    Fault(
+        "random-loss-out",
+        "device",
+        ("PNG101", "PRB103", "PRB101", "PRB113"),
+        False,
+        f"packets from the device are lost at random: {LOSS} %, or the share that --percent gives.",
+        _lose_out,
+        _lose_no_more_out,
+    ),
+    Fault(
+        "one-way-drop",
+        "device",
+        ("PNG101", "PRB101"),
+        False,
+        "all packets from the device to the same device on the next host are lost.",
+        _drop_to_next,
+        _pass_to_next,
     ),
     Fault(
         "link-flap",

@@ -14,16 +14,18 @@ from preflight.lab.spec import fabric_port
 from preflight.lab.state import State
 
 Undo = dict[str, Any]
+LOSS = 10  # % of all packets, unless `lab break --percent` gives another value
 
 
 @dataclass(frozen=True)
 class FaultPlace:
-    """The place of a fault: lab, host and device."""
+    """The place of a fault: lab, host and device. `percent`: how many packets a fault drops, if it drops some."""
 
     lab: State
     directory: Path
     host: LabHost
     device: int
+    percent: int = LOSS
 
     @property
     def port(self) -> str:

@@ -1,8 +1,7 @@
 """Deadlines of steps in a probe with limited time. Pure; all times are seconds.
 
-A round in which a device hangs lasts until its deadline. More rounds are needed to identify the device: it has to fail
-with two partners that pass elsewhere. So a deadline is short enough for all of these rounds, and never so short that a
-step that is merely slow passes for a hang.
+A round in which no group shows how long its tests take lasts until the deadline of what hangs. So a deadline is short
+enough for all of these rounds, and never so short that a step that is merely slow passes for a hang.
 """
 
 import math
@@ -21,7 +20,6 @@ SLOW = 3.0  # times the expected duration of a test
 
 # Time until the driver gives back a device after its worker was killed.
 FREE = {"hccl": 10.0, "nccl": 0.0, "gloo": 0.0}
-ROUNDS_OF_PAIRS = 2  # that hang until a device is identified
 
 
 @dataclass(frozen=True)
@@ -50,14 +48,12 @@ class Ahead:
 
 
 def hanging_rounds(scope: Scope, later: Sequence[Scope]) -> int:
-    """Return how many rounds hang until one hung device is identified, from a round of `scope` on.
+    """Return how many rounds last until their deadline if one device hangs, from a round of `scope` on.
 
-    A device alone is identified by its own test. A device of a group is identified by pairs, if these are among the
-    `later` scopes of the probe.
+    A device alone is identified by its own test, and left out. A device of a host may hang again in the pairs, if these
+    are among the `later` scopes. There, further rounds are short, once pairs have passed.
     """
-    if scope is Scope.PAIR:
-        return ROUNDS_OF_PAIRS
-    return 1 if scope is Scope.DEVICE or Scope.PAIR not in later else 1 + ROUNDS_OF_PAIRS
+    return 2 if scope is Scope.HOST and Scope.PAIR in later else 1
 
 
 def least(backend: str, scope: Scope, ranks: int, expected: float) -> float:

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from preflight.model.cluster import ProbeSettings, Product
+from preflight.model.measure import Scope
 
 # Seconds that a step may take if the inventory's backend is not the one in use. HCCL reports its own timeout after
 # 170 s at most, unless its variables are set.
@@ -53,15 +54,17 @@ def late(backend: str, deadline: float) -> float:
     return min(0.8 * deadline, _CONNECT) if backend == "hccl" else 0.8 * deadline
 
 
-_FEWEST, _TIMES, _MORE_TIME = 0.5, 3.0, 5.0  # share of the groups; times their median; additional seconds
-_LEAST = 10.0  # seconds
+_FEWEST, _TIMES, _MORE_TIME = 0.25, 3.0, 5.0  # share of the groups; times their median; additional seconds
+# Seconds that a step has in any case. A device alone loads torch and opens its driver, perhaps from a cold disk.
+_LEAST = {Scope.DEVICE: 30.0, Scope.PAIR: 10.0}
 
 
-def hurried(took: Sequence[float], groups: int, deadline: float) -> float:
+def hurried(took: Sequence[float], groups: int, scope: Scope, deadline: float) -> float:
     """Return the seconds that a step may take, once other groups have shown how long all their steps take.
 
-    `took`: seconds of those of the round's `groups` that have finished. If these are too few, the result is `deadline`.
+    `took`: seconds of the groups that have finished, of this round of `groups` and of earlier ones with the same tests.
+    If these are too few, or groups of this scope cannot be compared, the result is `deadline`.
     """
-    if not took or len(took) < _FEWEST * groups:
+    if scope not in _LEAST or not took or len(took) < _FEWEST * groups:
         return deadline
-    return min(deadline, max(_LEAST, _TIMES * statistics.median(took) + _MORE_TIME))
+    return min(deadline, max(_LEAST[scope], _TIMES * statistics.median(took) + _MORE_TIME))

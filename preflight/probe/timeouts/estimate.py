@@ -35,12 +35,7 @@ def without_groups(plan: ProbePlan) -> list[Scope]:
 
 
 def _rounds(plan: ProbePlan) -> list[Round]:
-    rounds: list[Round] = []
-    for scope in SCOPES:
-        # A single host's pairs are sure to be tested only if nothing else is.
-        if scope in plan.request.scopes and (scope is not Scope.PAIR or len(plan.hosts) > 1 or not rounds):
-            rounds += _rounds_of(plan, scope)
-    return rounds
+    return [round_ for scope in SCOPES if scope in plan.request.scopes for round_ in _rounds_of(plan, scope)]
 
 
 def _rounds_of(plan: ProbePlan, scope: Scope) -> list[Round]:
@@ -73,8 +68,8 @@ def _test(plan: ProbePlan, test: Operation) -> float:
     return calls * (_CALL + test.bytes / _RATE[plan.request.backend])
 
 
-def sentence(plan: ProbePlan, deadline: float) -> str:
-    """Return the announcement for the operator. `deadline`: seconds that one step of a rank may take."""
+def sentence(plan: ProbePlan) -> str:
+    """Return the announcement for the operator."""
     rounds = _rounds(plan)
     ranks = sum(len(plan.devices_of(host)) for host in plan.hosts)
     tests = sum(len(group.tests) for round_ in rounds for group in round_.groups)
@@ -83,8 +78,7 @@ def sentence(plan: ProbePlan, deadline: float) -> str:
     if plan.request.budget:
         about += f", {plan.request.budget:.0f} s at most"
     return (
-        f"probe: {_many(ranks, 'rank')} on {_many(len(plan.hosts), 'host')}, {_many(tests, 'test')} ({scopes}), "
-        f"{about}. A hung rank can add up to {deadline:.0f} s per round"
+        f"probe: {_many(ranks, 'rank')} on {_many(len(plan.hosts), 'host')}, {_many(tests, 'test')} ({scopes}), {about}"
     )
 
 

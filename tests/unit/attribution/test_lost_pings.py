@@ -54,6 +54,14 @@ def test_where_nothing_is_lost_nothing_is_named(wanted: PingScope) -> None:
 
 
 @PLANS
+def test_a_device_that_reaches_its_gateway_alone_is_at_fault(wanted: PingScope) -> None:
+    def lost(one: PingEnd, other: PingEnd) -> bool:
+        return one == PingEnd("n2", 1) and not other.is_gateway
+
+    assert told(pinged(wanted, lost)) == [("device", ("n2",), 1)]
+
+
+@PLANS
 def test_one_bad_device_is_named_once(wanted: PingScope) -> None:
     assert told(pinged(wanted, lambda one, _: one == PingEnd("n2", 1))) == [("device", ("n2",), 1)]
 

@@ -34,7 +34,7 @@ def test_a_worker_s_process_that_forks_away_into_a_session_of_its_own_is_ended_w
 
     assert {seen.test.outcome for seen in run(cluster(mark, "fork-away 0"), look)} == PASS
     assert away["probe round 1"]
-    assert not away["probe round 2"]
+    assert not set(away["probe round 2"]) & set(away["probe round 1"])
 
 
 def test_a_worker_that_ignores_polite_signals_ends_at_its_deadline(mark: str) -> None:
@@ -60,8 +60,10 @@ def test_a_worker_that_cannot_be_killed_costs_its_device_and_not_its_host(
     observations = probe(two, two.hosts, Missing(Options()), TOGETHER).observations
     (view,) = kept_waiting(failing(world(observations)))
     assert (view.member.place, view.end, view.held) == ("node02/1", End.OVERDUE, True)
-    assert "node02/1" not in {member.place for seen in pairs(observations) for member in seen.test.members}
-    assert {seen.test.outcome for seen in pairs(observations)} == PASS
+    held_in = failing(world(observations)).test.round
+    later = [seen for seen in observations if seen.test.round > held_in]
+    assert "node02/1" not in {member.place for seen in later for member in seen.test.members}
+    assert {seen.test.outcome for seen in later} == PASS
 
 
 def test_a_worker_that_writes_over_its_report_breaks_nothing(mark: str) -> None:
@@ -73,7 +75,6 @@ def test_a_frozen_agent_ends_its_own_tests_alone(mark: str, monkeypatch: pytest.
     monkeypatch.setattr("preflight.probe.lines.FAREWELL", 0.5)
     observations = run(cluster(mark, "freeze-agent 2", deadline=3.0))
     assert {view.member.host for view in kept_waiting(failing(world(observations)))} == {"node02"}
-    assert {member.host for seen in pairs(observations) for member in seen.test.members} == {"node01"}
     assert {seen.test.outcome for seen in pairs(observations)} == PASS
 
 

@@ -18,7 +18,7 @@ def test_sizes_are_those_of_the_inventory() -> None:
 
 
 def test_scopes_are_named_in_the_order_of_help() -> None:
-    with pytest.raises(ArgumentTypeError, match="is not a list of scopes: device, host, all, rail, pair"):
+    with pytest.raises(ArgumentTypeError, match="is not a list of scopes: device, host, pair, rail, all"):
         _scopes("node")
 
 

@@ -5,7 +5,7 @@ import pytest
 from preflight.model.measure import End, Member, Scope, TestOutcome, kept_waiting
 from preflight.probe.messages import Killed
 from preflight.probe.operations.operation import Operation
-from preflight.probe.round_state import SLACK, TURN, RoundState
+from preflight.probe.round_state import CLOSING, SLACK, TURN, RoundState
 from preflight.probe.rounds import RankGroup
 from preflight.probe.timeouts.deadlines import hurried
 from tests.unit.probe.test_round_state import DEADLINE, STAGES, Play
@@ -17,9 +17,9 @@ STUCK = "hangs"
 class Pairs(Play):
     """Pairs that run the same; of those named `well` two finish after `took` seconds, another one stands still."""
 
-    def __init__(self, *pairs: RankGroup, lanes: int = 8, hurried: bool = True) -> None:
+    def __init__(self, *pairs: RankGroup, lanes: int = 8, earlier: tuple[float, ...] = ()) -> None:
         super().__init__(*pairs, lanes=lanes)
-        self.watch = RoundState(self.round, DEADLINE, 0.0, hurried=hurried)
+        self.watch = RoundState(self.round, DEADLINE, 0.0, earlier)
 
     def finish(self, name: str, now: float) -> None:
         self.now = now
@@ -32,9 +32,9 @@ def pair(name: str, tests: tuple[Operation, ...] = TEST, scope: Scope = Scope.PA
     return RankGroup(name, (Member("a", 0, 0), Member("b", 0, 1)), tests, scope)
 
 
-def stuck(*more: RankGroup, hurried: bool = True, took: float = 2.0) -> Pairs:
+def stuck(*more: RankGroup, took: float = 2.0) -> Pairs:
     """Two pairs have finished after `took` seconds, one has got to its peers at once and no further."""
-    play = Pairs(pair("one"), pair("two"), pair(STUCK), *more, hurried=hurried)
+    play = Pairs(pair("one"), pair("two"), pair(STUCK), *more)
     play.reach("peers", name=STUCK)
     play.finish("one", took)
     play.finish("two", took)
@@ -75,8 +75,7 @@ def test_so_does_one_whose_agents_do_not_confirm_that_it_was_ended() -> None:
 @pytest.mark.parametrize(
     "play",
     [
-        stuck(hurried=False),  # no failure has been seen yet with the backend's own words
-        stuck(pair("three"), pair("four")),  # two of five have finished
+        stuck(*(pair(f"{number}") for number in range(6))),  # two of nine have finished
         stuck(pair("three", tests=TEST * 2)),  # what the others run is another matter
         stuck(pair("three", scope=Scope.RAIL)),
     ],
@@ -87,10 +86,12 @@ def test_a_pair_is_given_its_whole_deadline_where_others_do_not_show_how_long_it
 
 
 def test_those_that_failed_do_not_show_it() -> None:
-    play = Pairs(pair("one"), pair("two"), pair(STUCK))
+    failing = ("two", "three", "four")
+    play = Pairs(pair("one"), *map(pair, failing), pair(STUCK))
     play.reach("peers", name=STUCK)
     play.finish("one", 1.0)
-    play.end(End.ERROR, name="two", error="no device")
+    for name in failing:
+        play.end(End.ERROR, name=name, error="no device")
     play.now = DEADLINE - 1
     assert play.orders() == []
 
@@ -125,14 +126,39 @@ def test_where_pairs_take_turns_waiting_for_one_s_turn_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("took", "groups", "seconds"),
+    ("took", "groups", "scope", "seconds"),
     [
-        ([], 2, 180.0),
-        ([1.0], 3, 180.0),  # less than half
-        ([1.0], 2, 10.0),  # no less, ever
-        ([1.0, 6.0, 7.0], 4, 23.0),
-        ([100.0], 1, 180.0),  # no more than it would have had
+        ([], 2, Scope.PAIR, 180.0),
+        ([1.0], 5, Scope.PAIR, 180.0),  # less than a quarter
+        ([1.0], 4, Scope.PAIR, 10.0),  # no less, ever
+        ([1.0], 4, Scope.DEVICE, 30.0),
+        ([1.0], 4, Scope.RAIL, 180.0),  # rails cannot be compared
+        ([1.0, 6.0, 7.0], 4, Scope.PAIR, 23.0),
+        ([100.0], 1, Scope.PAIR, 180.0),  # no more than it would have had
     ],
 )
-def test_how_long_a_step_may_take_when_others_have_finished(took: list[float], groups: int, seconds: float) -> None:
-    assert hurried(took, groups, 180.0) == seconds
+def test_seconds_of_a_step_after_others_have_finished(
+    took: list[float], groups: int, scope: Scope, seconds: float
+) -> None:
+    assert hurried(took, groups, scope, 180.0) == seconds
+
+
+def test_a_lone_pair_is_compared_with_pairs_of_earlier_rounds() -> None:
+    play = Pairs(pair(STUCK), earlier=(2.0, 2.5))
+    play.reach("peers", name=STUCK)
+    play.now = 3 * 2.25 + 5
+    assert play.orders() == []
+    play.now += 0.1
+    assert play.orders() == [("stop", STUCK)]
+
+
+def test_a_rank_that_does_not_end_after_half_of_its_group_have_is_stopped_early() -> None:
+    play = Pairs(pair(STUCK, scope=Scope.ALL))
+    play.reach("communicator", name=STUCK)
+    play.result(0, name=STUCK)
+    play.now = 1.0
+    play.end(End.CLOSED, 0, name=STUCK)
+    play.now = 1.0 + CLOSING
+    assert play.orders() == []
+    play.now += 0.1
+    assert play.orders() == [("stop", STUCK)]

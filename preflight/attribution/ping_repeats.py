@@ -1,0 +1,45 @@
+"""Repeated pings where packets were lost, so that a loss is a rate and not a coincidence. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from preflight.attribution.ping_types import end, is_lost, own
+from preflight.model.ping import Ping
+
+TIMES = 7  # three packets each
+MOST = 400  # pings to repeat; if more are lost, they have an obvious cause in common
+
+
+def repeats(results: Sequence[Ping]) -> list[Ping]:
+    """Return pings to send once more: those of both ends of every ping that lost packets.
+
+    The other partners of an end show which end loses the packets. A ping without any answer is not repeated, since it
+    would take until its timeout and show nothing new.
+    """
+    lost = [ping for ping in results if is_lost(ping)]
+    ends = {ping_end for ping in lost for ping_end in (own(ping), end(ping)) if not ping_end.is_gateway}
+    purposes = {ping.purpose for ping in lost} - {"hccs"}
+    chosen = [
+        replace(ping, sent=0, received=0, milliseconds=None)
+        for ping in results
+        if ping.received and ping.purpose in purposes and ends & {own(ping), end(ping)}
+    ]
+    return chosen * TIMES if len(chosen) <= MOST else []
+
+
+def with_repeats(results: Iterable[Ping], repeated: Iterable[Ping]) -> tuple[Ping, ...]:
+    """Return the results with the packets of the repeated pings added, as far as these have a result."""
+    packets: dict[tuple[object, ...], tuple[int, int]] = {}
+    for ping in repeated:
+        if not ping.error:
+            sent, received = packets.get(_key(ping), (0, 0))
+            packets[_key(ping)] = sent + ping.sent, received + ping.received
+    return tuple(_with(ping, *packets.get(_key(ping), (0, 0))) for ping in results)
+
+
+def _key(ping: Ping) -> tuple[object, ...]:
+    return ping.host, ping.device, ping.address, ping.purpose, ping.size
+
+
+def _with(ping: Ping, sent: int, received: int) -> Ping:
+    return replace(ping, sent=ping.sent + sent, received=ping.received + received)

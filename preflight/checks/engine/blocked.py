@@ -1,0 +1,58 @@
+"""What the probe leaves out because findings have already shown that it is faulty. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from preflight.checks.engine.registry import Check
+from preflight.model.finding import Finding
+from preflight.model.outcome import Outcome
+
+Ids = tuple[str, ...]  # of checks
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Hosts and devices (host, index) that the probe leaves out, each with the checks that failed.
+
+    `cluster`: checks whose failure is about no single host or device. The probe then has to wait.
+    """
+
+    hosts: Mapping[str, Ids]
+    devices: Mapping[tuple[str, int], Ids]
+    cluster: Ids = ()
+
+    @property
+    def checks(self) -> Ids:
+        return tuple(sorted({*self.cluster, *sum(self.hosts.values(), ()), *sum(self.devices.values(), ())}))
+
+
+def blocked(findings: Iterable[Finding], checks: Mapping[str, Check]) -> Blocked:
+    """Return what the failing findings are about, except those of checks whose failure does not affect the probe."""
+    hosts: dict[str, set[str]] = defaultdict(set)
+    devices: dict[tuple[str, int], set[str]] = defaultdict(set)
+    cluster: set[str] = set()
+    for finding in findings:
+        if finding.outcome is not Outcome.FAIL or not checks[finding.check].blocks:
+            continue
+        places = _places(finding)
+        if not places:
+            cluster.add(finding.check)
+        for host, device in places:
+            if device is None:
+                hosts[host].add(finding.check)
+            else:
+                devices[host, device].add(finding.check)
+    return Blocked(
+        {host: tuple(sorted(ids)) for host, ids in hosts.items()},
+        {place: tuple(sorted(ids)) for place, ids in devices.items() if place[0] not in hosts},
+        tuple(sorted(cluster)),
+    )
+
+
+def _places(finding: Finding) -> list[tuple[str, int | None]]:
+    """Return the hosts and devices of a finding: the members of its culprit, or else its own."""
+    if finding.culprit:
+        names = (member.partition("/") for member in finding.culprit.members)
+        return [(host, int(device) if device.isdecimal() else None) for host, _, device in names]
+    return [(finding.host, finding.device)] if finding.host else []

@@ -7,8 +7,8 @@
 
 preflight collects the facts of each host in one round trip. It then compares the hosts with each
 other, devices ping each other, and a probe runs collectives over all devices. The probe starts
-only on idle hosts, and only if all earlier checks have passed. On a broken cluster, it would take
-minutes to show symptoms of known causes. `preflight probe` does not depend on other checks.
+only on idle hosts. It leaves out the hosts and devices that have already failed a check, so one
+run reports all independent faults. `preflight probe` does not depend on other checks.
 """
 
 import argparse

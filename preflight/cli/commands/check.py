@@ -7,8 +7,8 @@
 
 preflight collects the facts of each host in one round trip. It then compares the hosts with each
 other, devices ping each other, and a probe runs collectives over all devices. The probe starts
-only on idle hosts. It leaves out the hosts and devices that have already failed a check, so one
-run reports all independent faults. `preflight probe` does not depend on other checks.
+only on idle hosts. It leaves out hosts and devices that have already failed a check. One run thus
+reports all independent faults. The command `preflight probe` does not depend on other checks.
 """
 
 import argparse

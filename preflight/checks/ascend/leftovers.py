@@ -73,7 +73,9 @@ def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Fi
         )
     elif pairs:
         yield npu.warn(
-            "queue pairs are left over, although no job is running",
+            "queue pairs are in use while another preflight run probes the host"
+            if other_run
+            else "queue pairs are left over, although no job is running",
             expected="no queue pair of a job",
             found=f"{pairs} queue pairs",
             remedy=remedy,
@@ -118,9 +120,12 @@ def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
         if excess > IDLE_SHARE * chip.hbm_total:
             other_run = probing is Owner.OTHER_RUN
             query = show_run(None) if other_run else f"fuser -v /dev/davinci{chip.device}"
+            usage = f"{100 * excess // chip.hbm_total} % of the memory is in use"
+            user = (
+                "while another preflight run probes the host" if other_run else "but not by a process in npu-smi's list"
+            )
             yield scribe.bad(
-                f"{scribe.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of the memory is "
-                "in use, but not by the processes that npu-smi lists",
+                f"{scribe.host.name}: device {chip.device}: {usage}, {user}",
                 device=chip.device,
                 found=f"{chip.hbm_used} of {chip.hbm_total} MB in use, {listed} MB of it by listed processes",
                 remedy=WAIT if other_run else "find the containers and processes that use the device",

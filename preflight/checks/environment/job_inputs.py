@@ -134,7 +134,7 @@ def _other_filesystems(
 ) -> Iterator[Finding]:
     for odd in odd_ones(filesystems):
         yield report(
-            f"{odd.host}: {subject} is on {odd.value} here and on {odd.usual} on {odd.elsewhere}",
+            f"{odd.host}: {subject} is on {odd.value}, but on {odd.usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             remedy=remedy,

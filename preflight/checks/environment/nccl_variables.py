@@ -240,13 +240,17 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
         if wanted == "ib":
             yield scribe.bad(
                 f"{name}: no RDMA device is visible where jobs run",
-                remedy="load the RDMA driver, or pass the RDMA devices to the container",
+                remedy=f"list the RDMA devices of {name}. If there are none, load the driver of its RDMA NICs, such as "
+                "mlx5_ib" + (". Otherwise, start the container with --device /dev/infiniband" if job.contained else ""),
                 commands=(scribe.on(name, "ls /sys/class/infiniband"),),
             )
         return
     if not rdma.nodes:
-        in_container = {"remedy": "start the container with --device /dev/infiniband"}
-        on_host = {"remedy": "load the kernel module ib_uverbs", "commands": (scribe.on(name, "modprobe ib_uverbs"),)}
+        in_container = {"remedy": f"on {name}, start the container with --device /dev/infiniband"}
+        on_host = {
+            "remedy": f"load the kernel module ib_uverbs on {name}",
+            "commands": (scribe.on(name, "modprobe ib_uverbs"),),
+        }
         yield report(
             f"{name}: jobs see {counted(len(rdma.devices), 'RDMA device')} but no "
             "/dev/infiniband/uverbs*, so NCCL uses sockets",
@@ -255,7 +259,7 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
     if rdma.libibverbs:
         yield report(
             f"{name}: NCCL cannot load libibverbs where jobs run and uses sockets: {quote(rdma.libibverbs)}",
-            remedy="install libibverbs1 (rdma-core) where jobs run",
+            remedy=f"install libibverbs1 (rdma-core) where jobs run on {name}",
         )
     yield from _device_names(scribe, job, rdma.devices)
 

@@ -18,7 +18,7 @@ _NOT_READ = "~/.bashrc returns early in non-interactive shells, or only a login 
 @cluster_check("HST122", "MPI launcher version", several=False)
 def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
     """Why: Over ssh, mpirun starts its daemon (orted or prted) on every host and finds it through PATH. The shell on
-    the host is neither a login shell nor interactive. If the daemon is not on that PATH, the job ends with "orted:
+    the host is neither a login shell nor interactive. If the daemon is not on that PATH, the job fails with "orted:
     command not found". If the daemon has another version, the job hangs or ends in the middle of MPI_Init.
 
     Result: FAIL if mpirun is missing or has a different version. WARN if the same version is in a different folder.
@@ -59,7 +59,7 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
 def _without_mpirun(scribe: All, host: str, login: ShellView | None) -> Finding:
     login_path = login.programs.get("mpirun") if login else ""
     return scribe.bad(
-        f"{host}: ssh commands do not find mpirun on PATH"
+        f"{host}: mpirun is not on the PATH of commands run over ssh"
         + (f", but a login shell finds {login_path}" if login_path else ""),
         host=host,
         cause=_NOT_READ if login_path else "",

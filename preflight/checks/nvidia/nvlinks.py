@@ -37,7 +37,7 @@ def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     any NVLink, NCCL uses PCIe.
 
     Result: FAIL if links are missing or slow. The expected links are in the inventory's [machine] table. Without them,
-    the model decides, or else most GPUs of the same name. GPUs in MIG mode have no NVLink and are ignored.
+    the model decides, or else most GPUs of the same model. GPUs in MIG mode have no NVLink and are ignored.
 
     Check manually:
       nvidia-smi nvlink -s

@@ -277,7 +277,7 @@ FEW, SHARE = 10, 1e-6  # a link with at most so many errors, and such a share of
     optional=("job",),
 )
 def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
-    """Why: If a link goes down for a second, the job ends with "Got async event : port error", or with error 12. When
+    """Why: If a link goes down for a second, the job fails with "Got async event : port error", or with error 12. When
     you check the link manually, it is up again. The counters start when the driver is loaded, and a switch may have
     been restarted since then.
 
@@ -319,14 +319,28 @@ def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
 def _high_counts(port: PortCounters) -> Iterator[str]:
     for name in FLAPS:
         if (count := port.values.get(name, 0)) >= FEW:
-            yield f"{name} {count}"
+            yield f"{count:,} {_noun(name)}"
     packets = port.values.get("port_rcv_packets", 0)
     for name in DAMAGED:
         if (count := port.values.get(name, 0)) >= max(FEW, SHARE * packets):
-            yield f"{name} {count}" + (f" of {packets} packets" if packets else "")
+            yield f"{count:,} {_noun(name)}" + (f" in {packets:,} packets" if packets else "")
+
+
+_NOUNS = {  # for counters whose own names are not plural nouns
+    "link_downed": "link losses",
+    "link_error_recovery": "link recoveries",
+    "port_rcv_errors": "receive errors",
+}
+
+
+def _noun(counter: str) -> str:
+    """Return the name of a counter as a plural noun: `symbol errors`."""
+    return _NOUNS.get(counter) or f"{counter.removesuffix('s').replace('_', ' ')}s"
 
 
 def _increases(before: Mapping[str, int], after: Mapping[str, int], seconds: float | None) -> Iterator[str]:
     for name in (*FLAPS, *DAMAGED):
         if (increase := after.get(name, 0) - before.get(name, 0)) > 0 and name in before:
-            yield f"{name} rose by {increase} " + ("during the tests" if seconds is None else f"within {seconds:.1f} s")
+            yield f"{increase:,} new {_noun(name)} " + (
+                "during the tests" if seconds is None else f"within {seconds:.1f} s"
+            )

@@ -107,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     simulating = actions.add_parser(
         "simulate",
-        help="simulate the localiser in a model of a large fabric",
+        help="run the localiser on a simulated large fabric",
         description=_SIMULATE,
         allow_abbrev=False,
     )
@@ -142,7 +142,7 @@ def _add_spec_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="L",
-        help="number of leaf switches per spine; 1 is a single switch (default: 1)",
+        help="number of leaf switches below one spine; with 1, there is only one switch (default: 1)",
     )
     parser.add_argument("--user", default="root", help="ssh account; any account except root gets sudo (default: root)")
 

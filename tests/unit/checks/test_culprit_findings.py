@@ -103,7 +103,7 @@ def test_what_is_located_is_one_finding_and_what_failed_because_of_it_is_evidenc
     assert (finding.host, finding.device, finding.rail, finding.peer) == subject
     assert finding.retest == command
     if kind != "system":
-        assert "r1-1: 16 ranks stopped after stage peers" in finding.evidence
+        assert "test r1-1: 16 ranks stopped after stage peers" in finding.evidence
 
 
 @pytest.mark.parametrize("kind", KINDS)

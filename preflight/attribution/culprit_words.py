@@ -173,7 +173,7 @@ def sentence(culprit: Named) -> str:
         case "host" | "device":
             return f"{subject} {does} with every partner. These partners pass with other partners"
         case "link":
-            return f"{subject} and {fault.members[1]} {do} with each other. Both pass with other partners"
+            return f"{link_ends(fault.members)} {do} with each other. Both pass with other partners"
         case "rail":
             return f"rail {device}: all tests along it {do} on {len(fault.members)} hosts. Other rails pass"
         case "partition":
@@ -185,6 +185,12 @@ def sentence(culprit: Named) -> str:
             return f"every pair {does}, so the culprit cannot be identified"
         case _:
             return f"{subject} {does} intermittently. Some of its tests pass"
+
+
+def link_ends(members: Sequence[str]) -> str:
+    """Return the beginning of a summary about a link: `node03: node03/1 and node07/1`."""
+    host = members[0].partition("/")[0]
+    return f"{host}: {members[0]} and {members[1]}"
 
 
 def place(member: str) -> str:

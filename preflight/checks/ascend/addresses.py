@@ -388,21 +388,23 @@ def _outside_majority(scribe: All, position: Sequence[_AddressedDevice]) -> Iter
     """Yield the devices of one position that are not in the subnet of most of them; without a majority, yield all."""
     usual = _majority(device.intended.network for device in position)
     candidates = [device for device in position if usual in (None, device.intended.network)]
-    places: dict[object, list[str]] = defaultdict(list)
-    for device in position:
-        places[device.intended.network].append(f"{device.host.name}/{device.index}")
-    subnets = " and ".join(f"{folded(members)} have {subnet}" for subnet, members in list(places.items())[:4])
     for device in position:
         if device.intended.network == usual:
             continue
         if peer := next((peer for peer in candidates if not _on_one_wire(device, peer)), None):
-            text = f"must share a subnet, but {subnets}"
+            text = f"must share a subnet, but {_subnets(position)}"
             if usual:
-                text = (
-                    f"address {device.intended} is not in {usual}, the subnet of {peer.host.name}/{peer.index}. Both "
-                    "devices must share a subnet"
-                )
+                text = f"address {device.intended} is not in {usual}, the subnet of {peer.host.name}/{peer.index}"
+                text += ". Both devices must share a subnet"
             yield _off_rule(scribe, device, text, peer.host)
+
+
+def _subnets(devices: Sequence[_AddressedDevice]) -> str:
+    """Return `node01/0,node01/4 have 10.20.0.0/24 and node02/0,node02/4 have 10.20.9.0/24`."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for device in devices:
+        places[str(device.intended.network)].append(f"{device.host.name}/{device.index}")
+    return " and ".join(f"{folded(members)} have {subnet}" for subnet, members in list(places.items())[:4])
 
 
 def _off_rule(scribe: All, device: _AddressedDevice, text: str, peer: Host | None = None) -> Finding:

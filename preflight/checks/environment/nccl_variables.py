@@ -237,13 +237,7 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
         return  # ENV115 reports a wrong value
     report = scribe.bad if wanted == "ib" else scribe.warn
     if not rdma.devices:
-        if wanted == "ib":
-            yield scribe.bad(
-                f"{name}: no RDMA device is visible where jobs run",
-                remedy=f"list the RDMA devices of {name}. If there are none, load the driver of its RDMA NICs, such as "
-                "mlx5_ib" + (". Otherwise, start the container with --device /dev/infiniband" if job.contained else ""),
-                commands=(scribe.on(name, "ls /sys/class/infiniband"),),
-            )
+        yield from _no_devices(scribe, job)
         return
     if not rdma.nodes:
         in_container = {"remedy": f"on {name}, start the container with --device /dev/infiniband"}
@@ -262,6 +256,19 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
             remedy=f"install libibverbs1 (rdma-core) where jobs run on {name}",
         )
     yield from _device_names(scribe, job, rdma.devices)
+
+
+def _no_devices(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Yield the finding about a host without RDMA devices, if the inventory wants RDMA."""
+    name = scribe.host.name
+    if scribe.cluster.probe.transport == "ib":
+        pass_on = ". Otherwise, start the container with --device /dev/infiniband" if job.contained else ""
+        yield scribe.bad(
+            f"{name}: no RDMA device is visible where jobs run",
+            remedy=f"list the RDMA devices of {name}. If there are none, load the driver of its RDMA NICs, such as "
+            f"mlx5_ib{pass_on}",
+            commands=(scribe.on(name, "ls /sys/class/infiniband"),),
+        )
 
 
 def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[Finding]:

@@ -105,8 +105,8 @@ _NAMES = {  # of counters whose own names are not plural nouns
 
 def _counts(link: LinkErrors) -> dict[str, int]:
     """Return the reported counters, by their names in a sentence."""
-    others = {_NAMES.get(name, name): count for name, count in link.others.items()}
-    counts = {"replays": link.replay, "recoveries": link.recovery, "CRC errors": link.crc, **others}
+    newer = {_NAMES.get(name, name): count for name, count in link.others.items()}
+    counts = {"replays": link.replay, "recoveries": link.recovery, "CRC errors": link.crc, **newer}
     return {name: count for name, count in counts.items() if count is not None}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from preflight.attribution import short_budget
 from preflight.attribution.causes import ON_THE_WIRE
-from preflight.attribution.culprit_words import Named, by_id, counted, hosts_of, named, partners, place, test_words
+from preflight.attribution.culprit_words import Named, by_id, counted, hosts_of, link_ends, named, partners, test_words
 from preflight.attribution.culprit_words import evidence as partner_evidence
 from preflight.attribution.rank_positions import (
     activity,
@@ -469,7 +469,7 @@ def _end_finding(
         unproven("link", (member.place, peer.place), stop.seen, stop.seen[0].test.outcome),
         replace(
             symptom,
-            summary=f"{place(member.place)} and {peer.place} both stopped {activity(stop.stage)}{once}",
+            summary=f"{link_ends((member.place, peer.place))} both stopped {activity(stop.stage)}{once}",
             details=details,
             cause=symptom.cause or "one of the two ends, or the path between them",
         ),

@@ -76,7 +76,7 @@ def _subject(shape: Shape) -> tuple[str, Subject]:
     if shape.scope is Scope.PAIR:
         place, _, peer = shape.place.partition(" ")
         host, _, device = place.partition("/")
-        return f"{host}: device {device} and {peer}", {"host": host, "device": int(device), "peer": peer}
+        return f"{host}: {place} and {peer}", {"host": host, "device": int(device), "peer": peer}
     if shape.scope is Scope.HOST:
         return f"{shape.place}: {shape.ranks} ranks", {"host": shape.place}
     return f"{shape.place}, {shape.ranks} ranks" if shape.place else f"all {shape.ranks} ranks", {}
@@ -92,7 +92,7 @@ def _finding(
     worst, *other_figures = figures
     return scribe.finding(
         worst.outcome,
-        f"{name}: {worst.words}",
+        f"{name} reach {worst.words}",
         **subject,
         **advice._asdict(),
         expected=f"{worst.least:.0%} of {worst.against} or more",

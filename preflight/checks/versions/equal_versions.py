@@ -312,9 +312,7 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
         return None
     pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
     wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
-    steps = [f"install {' and '.join(f'{name} {new}' for name, _, new in wheels)}"] * bool(wheels)
-    if any(name == "torch_npu" for name, _, _ in wheels) and known_cann(fit.cann) != cann_of(fit.torch_npu):
-        steps = [f"{step}, which also runs with CANN {fit.cann}" for step in steps]
+    steps = [f"install {' and '.join(f'{name} {new}' for name, _, new in wheels)}{_with_cann(fit)}"] * bool(wheels)
     other_cann = fit.cann != versions.cann
     if other_cann:
         steps.insert(0, install_cann(versions, fit.cann))
@@ -324,6 +322,11 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
     return Replacement(
         f"{name} {new}", f"{name} {old}", ", then ".join(steps), tuple(f"{name}=={new}" for name, _, new in wheels)
     )
+
+
+def _with_cann(fit: Stack) -> str:
+    """Return the end of the advice for a torch_npu that is built for another CANN and runs with this one, too."""
+    return "" if known_cann(fit.cann) == cann_of(fit.torch_npu) else f" (torch_npu also runs with CANN {fit.cann})"
 
 
 def install_cann(versions: Versions, cann: str) -> str:

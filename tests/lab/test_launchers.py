@@ -127,7 +127,7 @@ def test_mpirun_that_only_a_login_finds_is_told(lab: LabHandle, guarded: None) -
     told = found(lab, launcher="mpirun")
     assert {check: list(hosts) for check, hosts in told.items()} == {"HST122": ["node03"], "ENV112": ["node03"]}
     assert told["HST122"]["node03"][1] == (
-        f"node03: ssh commands do not find mpirun on PATH, but a login shell finds {HOME}/mpi/mpirun"
+        f"node03: mpirun is not on the PATH of commands run over ssh, but a login shell finds {HOME}/mpi/mpirun"
     )
 
 

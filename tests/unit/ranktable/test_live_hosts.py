@@ -224,9 +224,9 @@ def without(table: RankTable, key: str) -> RankTable:
 @pytest.mark.parametrize(
     ("key", "variables", "rule", "says"),
     [
-        ("host_ip", RETRY, "host-ip", "server 10.1.0.2 has no host_ip. HCCL_OP_RETRY_ENABLE='L1:0,L2:1' ("),
+        ("host_ip", RETRY, "host-ip", "server 10.1.0.2 has no host_ip, which HCCL_OP_RETRY_ENABLE='L1:0,L2:1' ("),
         ("device_ip", ROCE, "device-ip",
-         "rank 8 (server 10.1.0.2, device 0) has no device_ip. HCCL_INTER_HCCS_DISABLE=TRUE ("),
+         "rank 8 (server 10.1.0.2, device 0) has no device_ip, which HCCL_INTER_HCCS_DISABLE=TRUE ("),
     ],
 )  # fmt: skip
 def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str], rule: str, says: str) -> None:

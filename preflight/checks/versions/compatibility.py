@@ -166,7 +166,7 @@ def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
       pip list | grep -i mindspore
       python3 -c 'import mindspore; mindspore.run_check()'
 
-    Fix: Install the MindSpore release that belongs to this CANN release.
+    Fix: Install the MindSpore release that is built for this CANN release.
     """
     installed, cann = job.packages.get("mindspore", ""), versions.cann or ""
     if not installed or not cann:

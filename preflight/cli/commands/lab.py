@@ -142,7 +142,7 @@ def _add_spec_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="L",
-        help="number of leaf switches below one spine; with 1, there is only one switch (default: 1)",
+        help="number of leaf switches below one spine (default: 1, which is a single switch without a spine)",
     )
     parser.add_argument("--user", default="root", help="ssh account; any account except root gets sudo (default: root)")
 

@@ -177,7 +177,7 @@ def watchdog_conflicts(library: str, variables: Mapping[str, str]) -> Iterator[P
     )
     if blocking == "1" and (handling in ("1", "2", "3") or desync == "1"):
         overridden = f"{library}_ASYNC_ERROR_HANDLING and {library}_DESYNC_DEBUG"
-        problem = f"{library}_BLOCKING_WAIT=1 overrides {overridden}, but one of these is set, too"
+        problem = f"{library}_BLOCKING_WAIT=1 disables {overridden}. At least one of these is set"
         yield Outcome.WARN, problem, f"unset TORCH_{library}_BLOCKING_WAIT, or unset the other two"
     elif desync == "1" and handling == "0":
         problem = f"{library}_DESYNC_DEBUG=1 turns on {library}_ASYNC_ERROR_HANDLING, which is set to 0"

@@ -110,6 +110,13 @@ def _counts(link: LinkErrors) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count is not None}
 
 
+def _singular(name: str) -> str:
+    """Return `recovery` for `recoveries`, and `CRC error` for `CRC errors`."""
+    return f"{name[:-3]}y" if name.endswith("ies") else name.removesuffix("s")
+
+
 def _counts_above_zero(link: LinkErrors) -> str:
-    """Return the counters above zero as `3 replays, 1 recoveries`; "" if there are none."""
-    return ", ".join(f"{count:,} {name}" for name, count in _counts(link).items() if count)
+    """Return the counters above zero as `3 replays, 1 recovery`; "" if there are none."""
+    return ", ".join(
+        f"{count:,} {_singular(name) if count == 1 else name}" for name, count in _counts(link).items() if count
+    )

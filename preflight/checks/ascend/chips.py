@@ -213,7 +213,7 @@ def _slow_links(
         expected = "/".join(sorted({fast[pair].usual for pair in pairs}))
         certain = has_hccs or any(fast[pair].mostly_fast for pair in pairs)
         yield (scribe.bad if certain else scribe.warn)(
-            f"{host}: device {device}: reaches {_devices(peers)} over {actual} here and over {expected} on other hosts",
+            f"{host}: device {device}: reaches {_devices(peers)} over {actual}, but over {expected} on other hosts",
             host=host,
             device=device,
             expected=expected,

@@ -161,7 +161,7 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         return
     for name, index in switches[minority]:
         yield DeviceScribe(scribe, name, index).bad(
-            f"TLS is {word[minority]} here and {word[majority]} for {len(switches[majority])} other devices",
+            f"TLS is {word[minority]}, but {word[majority]} for {len(switches[majority])} other devices",
             expected=word[majority],
             found=word[minority],
             remedy=f"if the other devices are right, turn TLS {word[majority]} for this device",

@@ -230,7 +230,7 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             own_value, usual_value = (quote(value) if value else "not set" for value in (own, usual))
             yield scribe.finding(
                 allowed.unequal,
-                f"{odd.host}: {name} is {own_value} here and {usual_value} on {odd.elsewhere}",
+                f"{odd.host}: {name} is {own_value}, but {usual_value} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 found=own or "not set",

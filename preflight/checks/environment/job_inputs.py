@@ -56,11 +56,9 @@ def _error(file: SeenFile) -> str:
 
 def _difference(odd: Odd[str]) -> str:
     if not odd.value:
-        return f"is missing here and present on {odd.elsewhere}"
+        return f"is missing, but present on {odd.elsewhere}"
     return (
-        f"is present here and missing on {odd.elsewhere}"
-        if not odd.usual
-        else f"differs from the copy on {odd.elsewhere}"
+        f"is present, but missing on {odd.elsewhere}" if not odd.usual else f"differs from the copy on {odd.elsewhere}"
     )
 
 

@@ -319,7 +319,7 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             places = {_source(job[host], name): None for host in hosts if name in job[host].variables}
             yield scribe.finding(
                 outcome,
-                f"{odd.host}: {name} is {own_value} here and {usual_value} on {odd.elsewhere}",
+                f"{odd.host}: {name} is {own_value}, but {usual_value} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 found=job[odd.host].variables.get(name, "not set"),

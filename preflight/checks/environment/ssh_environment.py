@@ -48,7 +48,7 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
             starting[host] = way.mpi
     for odd in odd_ones(starting):
         yield scribe.bad(
-            f"{odd.host}: mpirun --version prints {quote(odd.value)} here and {quote(odd.usual)} on {odd.elsewhere}",
+            f"{odd.host}: mpirun --version prints {quote(odd.value)}, but {quote(odd.usual)} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             remedy="install the same Open MPI release on every host",
@@ -84,7 +84,7 @@ def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterato
     for odd in odd_ones({host: way.programs["mpirun"] for host, way in with_mpirun.items()}):
         if with_mpirun[odd.host].mpi == with_mpirun[odd.others[0]].mpi:
             yield scribe.warn(
-                f"{odd.host}: mpirun is {odd.value} here and {odd.usual} on {odd.elsewhere}",
+                f"{odd.host}: mpirun is {odd.value}, but {odd.usual} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 evidence=(

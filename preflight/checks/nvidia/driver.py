@@ -37,7 +37,7 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         }
         for odd in odd_ones(kinds):
             yield scribe.warn(
-                f"{odd.host}: the NVIDIA kernel module is {odd.value} here and {odd.usual} on {odd.elsewhere}",
+                f"{odd.host}: the NVIDIA kernel module is {odd.value}, but {odd.usual} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected="the same on all hosts",

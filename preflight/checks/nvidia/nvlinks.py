@@ -274,7 +274,7 @@ def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             usual = max(places_elsewhere, key=lambda at: (places_elsewhere[at], -at), default=place)
             if place > usual:
                 yield host_scribe.bad(
-                    f"{host.name}: the nearest NIC of {gpu} is at distance {_NEAR_TO_FAR[place]} here and at "
+                    f"{host.name}: the nearest NIC of {gpu} is at distance {_NEAR_TO_FAR[place]}, but at "
                     f"{_NEAR_TO_FAR[usual]} on most other hosts",
                     device=int(gpu[3:]),
                     expected=_NEAR_TO_FAR[usual],

@@ -182,7 +182,7 @@ def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
     odd = list(odd_ones(words))
     for odd_host in odd:
         yield scribe.bad(
-            f"{odd_host.host}: NCCL uses {odd_host.value} here and {odd_host.usual} on {odd_host.elsewhere}",
+            f"{odd_host.host}: NCCL uses {odd_host.value}, but {odd_host.usual} on {odd_host.elsewhere}",
             host=odd_host.host,
             peer=odd_host.others[0],
             expected=odd_host.usual,
@@ -393,7 +393,7 @@ def _other_rails(scribe: All, group: _RailGroup) -> Iterator[Finding]:
         differences = [(device, rail) for device, rail in odd.value if usual.get(device) != rail]
         device, rail = differences[0] if differences else odd.value[0]
         yield scribe.bad(
-            f"{odd.host}: {device} is in {rail} here and in {usual.get(device, 'no network')} on {odd.elsewhere}",
+            f"{odd.host}: {device} is in {rail}, but in {usual.get(device, 'no network')} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             evidence=tuple(

@@ -89,7 +89,7 @@ def _inactive(scribe: Here, host: Rdma, places: CountedPorts, usual_number: int)
             may_be_meant = _may_be_meant(scribe.cluster, port, is_doubtful=is_doubtful)
             alike[may_be_meant, is_certain, _problem(place, host, port)].append(_port_name(place))
     for (may_be_meant, is_certain, problem), names in alike.items():
-        elsewhere = f" here and active on {'most' if is_certain else 'other'} hosts"
+        elsewhere = f", but active on {'most' if is_certain else 'other'} hosts"
         report = scribe.warn if may_be_meant else scribe.bad
         yield report(
             f"{scribe.host.name}: {', '.join(names)}: {problem.text}{'' if scribe.cluster.machine.rdma else elsewhere}",
@@ -256,7 +256,7 @@ def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -
         for odd in odd_ones(rates_of_port):
             if odd.value < odd.usual:
                 yield scribe.bad(
-                    f"{odd.host}: {_port_name(place)} runs at {odd.value:g} Gbit/s here and at {odd.usual:g} Gbit/s on "
+                    f"{odd.host}: {_port_name(place)} runs at {odd.value:g} Gbit/s, but at {odd.usual:g} Gbit/s on "
                     f"{odd.elsewhere}",
                     host=odd.host,
                     peer=odd.others[0],

@@ -37,7 +37,7 @@ def differing(scribe: All, software: str, versions: Mapping[str, str | None]) ->
     for odd in odd_ones(versions):
         actual, usual = odd.value or "not installed", odd.usual or "not installed"
         yield scribe.bad(
-            f"{odd.host}: {software} is {actual} here and {usual} on {odd.elsewhere}",
+            f"{odd.host}: {software} is {actual}, but {usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             remedy=f"install the same release of {software} on every host",

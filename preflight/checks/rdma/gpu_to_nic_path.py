@@ -219,7 +219,7 @@ def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterat
         yield scribe.bad(
             f"{scribe.host.name}: jobs may lock only {limits.memlock_soft >> 10} KiB of memory",
             expected="unlimited",
-            remedy="start the container with --ulimit memlock=-1"
+            remedy="start the container with docker run --ulimit memlock=-1"
             if job.contained
             else "write the limit to a file in limits.d, then log in again. If slurmd or another daemon starts jobs, "
             "also set LimitMEMLOCK=infinity in its systemd unit",

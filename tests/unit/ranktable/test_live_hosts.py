@@ -234,7 +234,7 @@ def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str]
     assert differences(table, SUPER_PODS) == ([], [])
     found, _ = differences(table, SUPER_PODS | jobs(node02=variables))
     assert {one.rule for one in found} == {rule}
-    assert found[0].text == f"{says}jobs on node02) requires it"
+    assert found[0].text == f"{says}jobs on node02) requires"
     assert differences(table, SUPER_PODS | jobs(node01=variables)) == ([], []), "of its own server"
     off = {name: value.replace("1:1", "1:0").replace("2:1", "2:0").replace("TRUE", "FALSE") for name, value in
            variables.items()}  # fmt: skip

@@ -167,8 +167,7 @@ def _pairs_of(
     elif missed and not has_switches:
         pair, peer = next(iter(missed.items()))
         yield scribe.bad(
-            f"{scribe.host.name}: {' and '.join(pair)} are connected by NVLink here "
-            f"and by {links[peer][pair]} on {peer}",
+            f"{scribe.host.name}: {' and '.join(pair)} are connected by NVLink, but by {links[peer][pair]} on {peer}",
             peer=peer,
             expected="the same on all hosts",
             found=own[pair],

@@ -243,7 +243,7 @@ def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str]
     planned = scene(SUPER_PODS).cluster
     planned = replace(planned, setup=replace(planned.setup, profile=variables))
     [problem, *_] = judge_planned(read(text_of(table)), planned)
-    assert (problem.rule, problem.text) == (rule, f"{says}[host_setup] in the inventory) requires it")
+    assert (problem.rule, problem.text) == (rule, f"{says}[host_setup] in the inventory) requires")
     assert judge_planned(read(text_of(table_of(SUPER_PODS))), planned) == ()
 
 

@@ -319,28 +319,30 @@ def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
 def _high_counts(port: PortCounters) -> Iterator[str]:
     for name in FLAPS:
         if (count := port.values.get(name, 0)) >= FEW:
-            yield f"{count:,} {_noun(name)}"
+            yield _counted(count, name)
     packets = port.values.get("port_rcv_packets", 0)
     for name in DAMAGED:
         if (count := port.values.get(name, 0)) >= max(FEW, SHARE * packets):
-            yield f"{count:,} {_noun(name)}" + (f" in {packets:,} packets" if packets else "")
+            yield _counted(count, name) + (f" in {packets:,} packets" if packets else "")
 
 
 _NOUNS = {  # for counters whose own names are not plural nouns
-    "link_downed": "link losses",
-    "link_error_recovery": "link recoveries",
-    "port_rcv_errors": "receive errors",
+    "link_downed": ("link loss", "link losses"),
+    "link_error_recovery": ("link recovery", "link recoveries"),
+    "port_rcv_errors": ("receive error", "receive errors"),
 }
 
 
-def _noun(counter: str) -> str:
-    """Return the name of a counter as a plural noun: `symbol errors`."""
-    return _NOUNS.get(counter) or f"{counter.removesuffix('s').replace('_', ' ')}s"
+def _counted(count: int, counter: str, adjective: str = "") -> str:
+    """Return `4,000 symbol errors`, or `1 new link loss`."""
+    noun = counter.removesuffix("s").replace("_", " ")
+    singular, plural = _NOUNS.get(counter, (noun, f"{noun}s"))
+    return f"{count:,} {adjective}{singular if count == 1 else plural}"
 
 
 def _increases(before: Mapping[str, int], after: Mapping[str, int], seconds: float | None) -> Iterator[str]:
     for name in (*FLAPS, *DAMAGED):
         if (increase := after.get(name, 0) - before.get(name, 0)) > 0 and name in before:
-            yield f"{increase:,} new {_noun(name)} " + (
+            yield f"{_counted(increase, name, 'new ')} " + (
                 "during the tests" if seconds is None else f"within {seconds:.1f} s"
             )

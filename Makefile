@@ -8,7 +8,7 @@ PACKAGES := openssh-server openssh-client nftables iproute2 iputils-ping procps 
 test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell debootstrap systemd-container \
 	slurmctld slurmd slurm-client chromium
 bench: PACKAGES += clustershell
-# Labs mostly wait, so two files of tests run at a time. The tests of one file share a lab and a worker.
+# Labs spend most of their time waiting, so two test files run at a time. The tests of one file share a lab and a worker.
 WORKERS ?= -n 2 --dist loadfile
 # Keep compiled files, whatever the caller's environment says. Otherwise every worker rewrites the asserts of all tests
 # before its first one, and every command that a test starts compiles what was changed since `make venv`.

@@ -116,6 +116,11 @@ def _some(words: Sequence[str], shown: int = SHOWN) -> str:
     return ", ".join(words[:shown]) + suffix
 
 
+def test_words(ids: Sequence[str], shown: int = SHOWN) -> str:
+    """Return `test r3-2`, or `tests r3-2, r4-1 and 7 more`."""
+    return f"test{'s' if len(ids) > 1 else ''} {_some(ids, shown)}"
+
+
 def failed_tests(fault: Located, tests: Mapping[str, TestResult]) -> list[TestResult]:
     """Return the tests of `fault` that ran and did not pass."""
     return [tests[id_] for id_ in fault.tests if id_ in tests and tests[id_].outcome not in _WELL]
@@ -134,17 +139,17 @@ def partners(fault: Located, tests: Mapping[str, TestResult]) -> list[str]:
 
 
 def evidence(fault: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
-    """Return `failed with node05/1 (r3-2), node07/1 (r4-1)` and `these partners pass with other partners (r3-5)`."""
+    """Return `failed with node05/1 (test r3-2)` and `these partners pass with other partners (test r3-5)`."""
     failures = failed_tests(fault, tests)
     passed_ids = [id_ for id_ in fault.tests if id_ in tests and tests[id_].outcome in _WELL]
     if fault.kind.rpartition(" ")[2] in ("host", "device"):
         objects, link = _failed_partners(fault, failures), "with"
         is_intermittent = fault.kind.startswith("intermittent")
         passed = "passed in other tests" if is_intermittent else "these partners pass with other partners"
-        passed = f"{passed} ({_some(passed_ids)})"
+        passed = f"{passed} ({test_words(passed_ids)})"
     else:
         objects, link = [test.id for test in failures], "in"
-        passed = f"its members pass in other tests ({_some(passed_ids)})"
+        passed = f"its members pass in other tests ({test_words(passed_ids)})"
     failed = f"{_LEAD.get(fault.outcome, 'wrong data')} {link} {_some(objects)}"
     return (*([failed] if objects else ()), *([passed] if passed_ids else ()))
 
@@ -156,7 +161,7 @@ def _failed_partners(fault: Located, failures: Iterable[TestResult]) -> list[str
         for partner in _partner(fault, test):
             speed = f", {test.busbw_GBps:.2f} GB/s" if fault.outcome is TestOutcome.SLOW and test.busbw_GBps else ""
             ids[partner].append(f"{test.id}{speed}")
-    return [f"{partner} ({_some(test_ids, 1)})" for partner, test_ids in ids.items()]
+    return [f"{partner} ({test_words(test_ids, 1)})" for partner, test_ids in ids.items()]
 
 
 def sentence(culprit: Named) -> str:
@@ -168,18 +173,24 @@ def sentence(culprit: Named) -> str:
         case "host" | "device":
             return f"{subject} {does} with every partner. These partners pass with other partners"
         case "link":
-            return f"{subject} and {fault.members[1]} {do} with each other. Both pass with other partners"
+            return f"{link_ends(fault.members)} {do} with each other. Both pass with other partners"
         case "rail":
             return f"rail {device}: all tests along it {do} on {len(fault.members)} hosts. Other rails pass"
         case "partition":
             groups = " | ".join(map(folded, culprit.sides))
             return f"tests within each of {len(culprit.sides)} groups pass. Tests between the groups {do}: {groups}"
         case "scale":
-            return f"{folded(fault.members)} {do} together. Every smaller group of these members that was tested passes"
+            return f"{folded(fault.members)} {do} together. All tests with fewer of these members pass"
         case "system":
             return f"every pair {does}, so the culprit cannot be identified"
         case _:
             return f"{subject} {does} intermittently. Some of its tests pass"
+
+
+def link_ends(members: Sequence[str]) -> str:
+    """Return the beginning of a summary about a link: `node03: node03/1 and node07/1`."""
+    host = members[0].partition("/")[0]
+    return f"{host}: {members[0]} and {members[1]}"
 
 
 def place(member: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from preflight.attribution.culprit_words import Named
+from preflight.attribution.culprit_words import Named, test_words
 from preflight.model.measure import (
     STAGES,
     End,
@@ -70,7 +70,7 @@ class Stop:
 
     @property
     def told(self) -> str:
-        return f"{', '.join(self.ids[:8])}: {len(self.members)} ranks stopped after stage {self.stage}"
+        return f"{test_words(self.ids)}: {len(self.members)} ranks stopped after stage {self.stage}"
 
 
 def late(observations: Sequence[Observation], objects: Sequence[Named] | None) -> tuple[list[Behind], list[Stop]]:
@@ -194,7 +194,7 @@ def others_pass(culprit: Named, observations: Sequence[Observation]) -> Iterator
     passed = [test for test in large if test.outcome is TestOutcome.PASS and not culprit.part(test.places)]
     if passed and any(test.outcome in TROUBLE for test in with_culprit):
         best = max(passed, key=lambda test: len(test.members))
-        yield f"{best.id}: {len(best.members)} other ranks passed together"
+        yield f"test {best.id}: {len(best.members)} other ranks passed together"
 
 
 def _large_groups(observations: Iterable[Observation]) -> list[TestResult]:

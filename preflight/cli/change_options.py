@@ -62,7 +62,7 @@ def add_permission_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdigit() or len(text) > 6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hosts")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid number of hosts")
     return int(text)
 
 

@@ -41,7 +41,7 @@ GROUPS = {
         "lab": "run a test cluster on this machine, and break it",
         "parse": "parse saved output of a vendor tool",
         "completion": "print the completion script for a shell",
-        "help": "print the help of a command",
+        "help": "print help for a command",
     },
 }
 

@@ -116,8 +116,7 @@ def cann_fits_torch_npu(torch_npu: str | None, cann: str | None) -> str:
     name, made_for = known_cann(cann or ""), cann_of(torch_npu or "")
     if not name or not made_for or name == made_for or (name in CLOSE_CANN and made_for in _CLOSE_BUILDS):
         return ""
-    builds = " or ".join(TORCH_NPU[name])
-    return f"torch_npu {torch_npu} is made for CANN {made_for}. The torch_npu for CANN {cann} is {builds}"
+    return f"torch_npu {torch_npu} is built for CANN {made_for}, but CANN {cann} is installed"
 
 
 def cann_of(torch_npu: str) -> str:

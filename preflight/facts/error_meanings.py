@@ -171,15 +171,17 @@ _SENTENCES = (
         r"No module named 'torch'",
         Meaning(
             "torch is not installed in the Python that the probe uses",
-            "set probe.python and probe.setup in the inventory. If jobs run without torch, use preflight probe --with "
-            "hccl-test",
+            "if jobs have torch in another Python, set python and setup under [probe] in the inventory. Otherwise, "
+            "install torch, with ==RELEASE if the other hosts have an older one",
+            ("pip install torch",),
         ),
     ),
     (
         r"No module named 'torch_npu'",
         Meaning(
             "torch_npu is not installed in the Python that the probe uses",
-            "set probe.python and probe.setup in the inventory",
+            "if jobs have torch_npu in another Python, set python and setup under [probe] in the inventory. Otherwise, "
+            "install the torch_npu that is built for the installed torch and CANN (VER107)",
         ),
     ),
     (

@@ -10,7 +10,7 @@ _FABRIC = "check the links, the MTU, the priorities and packet loss along the ra
 _KERNEL_LOG = "dmesg -T"
 
 _ANY = {
-    "none": Meaning("", "check that the host is reachable and that Python starts on it"),
+    "none": Meaning("", "check that the host is reachable and that Python starts on it", ("python3 -I -c pass",)),
     "spawned": Meaning(
         "Python does not start, or the setup line hangs or fails",
         "run the setup line and the Python of [probe] in the inventory manually on the host",
@@ -57,7 +57,8 @@ _OF = {
         ),
         "iteration": Meaning(
             "the TCP connections are open but carry no data: wrong MTU, packet loss, or a hung process",
-            "check the host NIC for a wrong MTU, packet loss and errors",
+            "compare the host NIC's mtu with the other hosts. Then run the command twice: the numbers under errors and "
+            "dropped must not grow",
             ("ip -s link",),
         ),
     },
@@ -105,10 +106,17 @@ _OF = {
 }
 
 
+# A rank that hangs over gloo, while other devices on its host pass over the same NIC.
+ONE_PROCESS = Meaning(
+    "a hung process or device, as other devices on the host pass over the same NIC",
+    "search the kernel log for errors of this device or its process",
+    (_KERNEL_LOG,),
+)
+
 _STATES = {  # of a process that was inspected after the timeout, as in /proc/PID/stat
     "T": Meaning(
         "a debugger, job control or a signal stopped the process",
-        "find the program on the host that stops processes, such as gdb, py-spy or a shell",
+        "find the program that stopped the process, such as gdb, py-spy or a shell, in the host's process list",
         ("ps -eo pid,ppid,stat,user,args",),
     ),
     "D": Meaning(

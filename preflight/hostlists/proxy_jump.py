@@ -14,7 +14,7 @@ def of_arguments(arguments: Sequence[str], notes: set[str]) -> str | None:
         if match := _OPTION.fullmatch(option):
             jump = of_value(match["j"] or match["o"], notes)
         else:
-            notes.add(f"an ssh argument was left out: {option[:80]}")
+            notes.add(f"ssh option not copied to the inventory: {option[:80]}")
     return jump
 
 

@@ -226,7 +226,7 @@ def _text_refusal(change: Change) -> str:
     for name in ("host", "target", "why", "note"):
         text = getattr(change, name)
         if len(text) > 1024 or not text.isprintable():
-            return f'"{name}" is {_quoted(text)}, which is not printable text of at most 1,024 characters'
+            return f'"{name}" is {_quoted(text)}, but must be printable and at most 1,024 characters long'
     for value in (change.before, change.after):
         if value is not None and ("\0" in value or len(value.encode("utf-8", "replace")) > LARGEST_VALUE):
             return f"a value of {_name(change)} has a NUL byte, or more than {LARGEST_VALUE >> 20} MiB"

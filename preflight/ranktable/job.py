@@ -19,7 +19,7 @@ def host_ips_of_job(
     value = variables.get(_RETRY, "")
     for server in servers if table.version == "1.2" and _RETRIES.search(value) else ():
         if not server.host_ip:
-            text = f"server {server.id} has no host_ip. {_RETRY}={quote(value)} ({setter}) requires it"
+            text = f"server {server.id} has no host_ip, which {_RETRY}={quote(value)} ({setter}) requires"
             yield TableProblem("host-ip", text, server.path)
 
 
@@ -35,5 +35,5 @@ def addresses_of_job(
     for server in servers if roce and not covered else ():
         for device in server.devices:
             if not device.device_ip:
-                text = f" has no device_ip. {_ROCE}=TRUE ({setter}) requires it"
+                text = f" has no device_ip, which {_ROCE}=TRUE ({setter}) requires"
                 yield rank_problem("device-ip", server, device, "", text)

@@ -171,7 +171,8 @@ def sudo_refused(target: Target, user: str, stderr: bytes) -> TransportError:
     return TransportError(
         ErrorKind.SUDO,
         f"{target.host}: sudo from {login_user} to {user} failed without a password ({last_line(stderr)})",
-        "run again with --ask-sudo-password (-K), or allow sudo without a password, as root on the host",
+        "run the same command again with -K, which asks for the sudo password. Or allow sudo without a password, as "
+        "root on the host",
         (_allow(target, user),),
     )
 

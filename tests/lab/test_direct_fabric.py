@@ -60,4 +60,4 @@ def test_a_fibre_that_carries_nothing_though_it_has_light_is_named(direct: LabHa
     finally:
         subprocess.run(["ip", "-n", fabric, "link", "set", port, "master", "rail1"], check=True)
     assert [(it["kind"], it["members"]) for it in report["culprits"]] == [("link", ["node01/1", "node02/1"])]
-    assert "device 1 and node02/1 both stopped" in failed(report)
+    assert "node01/1 and node02/1 both stopped" in failed(report)

@@ -127,7 +127,7 @@ def test_mpirun_that_only_a_login_finds_is_told(lab: LabHandle, guarded: None) -
     told = found(lab, launcher="mpirun")
     assert {check: list(hosts) for check, hosts in told.items()} == {"HST122": ["node03"], "ENV112": ["node03"]}
     assert told["HST122"]["node03"][1] == (
-        f"node03: ssh commands do not find mpirun on PATH, but a login shell finds {HOME}/mpi/mpirun"
+        f"node03: mpirun is not on the PATH of commands run over ssh, but a login shell finds {HOME}/mpi/mpirun"
     )
 
 
@@ -144,7 +144,7 @@ def test_a_project_that_is_not_mounted_or_from_elsewhere_is_told(lab: LabHandle)
         assert {check: list(hosts) for check, hosts in told.items()} == {"HST120": ["node03"]}
         lab.ssh("node03", f"umount {project}")
         told = found(lab, project=project)
-        difference = "is on the host's own file system here and on mqueue 'store:/export' on node01, node02"
+        difference = "is on the host's own file system, but on mqueue 'store:/export' on node01, node02"
         assert difference in told["HST120"]["node03"][1]
         lab.ssh("node03", f"rmdir {project}")
         told = found(lab, project=project)

@@ -209,8 +209,8 @@ def test_what_cannot_be_fixed_is_said_with_the_file_and_the_way_out(configured: 
     assert {finding["check"] for finding in failed.values()} == {"PRT102"}
     of_story = {layout.story: failed[host] for host, layout in NAMES.items() if layout.left}
     vendors = of_story["a vendor's list behind ours"]
-    assert f"because of {LIB}/99-vendor.conf, which preflight does not change" in vendors["summary"]
-    assert f"copy {LIB}/99-vendor.conf to {ETC} under the same name" in vendors["remedy"]
+    assert f"{LIB}/99-vendor.conf sets net.ipv4.ip_local_reserved_ports to" in vendors["summary"]
+    assert f"copy {LIB}/99-vendor.conf to {ETC}, then let preflight add the ports" in vendors["remedy"]
     too_long = of_story["1,000 single ports, of which sysctl loads a part"]
     assert "The kernel accepts at most 4094 characters, so nothing is changed" in too_long["summary"]
     comment = of_story["a comment"]

@@ -43,7 +43,7 @@ def test_a_blocked_master_port_names_the_host_behind_it_and_the_place(two_by_two
         in finding["summary"]
     )
     assert "2 other ranks waited at stage peers (2 of 4 ranks present)" in finding["summary"]
-    assert finding["found"] == f"last stage: device, no connection to {two_by_two.addresses['node01']}:29500"
+    assert finding["found"] == f"no connection to {two_by_two.addresses['node01']}:29500"
 
 
 def test_closed_ephemeral_ports_stop_gloo_and_are_told_as_such(two_by_two: LabHandle, probe: Probe) -> None:

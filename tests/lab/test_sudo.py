@@ -166,7 +166,7 @@ def test_without_the_option_the_remedy_names_it(lab: LabHandle, transport: str) 
     sudoers(lab, WITH_PASSWORD)
     error = refused(run(lab, transport))
     assert "a password is required" in error.summary
-    assert "--ask-sudo-password (-K)" in error.remedy
+    assert "again with -K, which asks for the sudo password" in error.remedy
     assert "ops ALL=(root) NOPASSWD: ALL" in error.commands[0]
 
 

@@ -122,7 +122,7 @@ def _schema(about: bytes) -> str:
 def _refuse_strange(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     """Raise UsageError for members that are unsafe to unpack. We do not unpack them, but users may."""
     if len(entries) > _MOST_MEMBERS:
-        raise UsageError(f"{path} is not a support bundle: it has {len(entries)} files")
+        raise UsageError(f"{path} is not a support bundle, because it has {len(entries)} files")
     names: set[str] = set()
     for entry in entries:
         name, kind = entry.filename, stat.S_IFMT(entry.external_attr >> 16)

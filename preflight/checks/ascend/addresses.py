@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Interface
 from itertools import chain, permutations
 from typing import TypeVar
 
+from preflight.attribution.culprit_words import folded
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.checks.shared.npu import devices_of, has_planned_address, interface_of, planned_device, unreadable
@@ -379,7 +380,8 @@ def _on_wire_of_other_position(scribe: All, devices: Sequence[_AddressedDevice])
     """Yield the devices of 0 to 3 that share a subnet with an earlier one."""
     for device, later in permutations(devices, 2):
         if device.index < later.index < 4 and _on_one_wire(device, later):
-            yield _off_rule(scribe, later, f"not share a subnet with device {device.index}")
+            text = f"address {later.intended} is in the subnet of device {device.index}"
+            yield _off_rule(scribe, later, f"{text}. Devices 0 to 3 need different subnets")
 
 
 def _outside_majority(scribe: All, position: Sequence[_AddressedDevice]) -> Iterator[Finding]:
@@ -390,16 +392,28 @@ def _outside_majority(scribe: All, position: Sequence[_AddressedDevice]) -> Iter
         if device.intended.network == usual:
             continue
         if peer := next((peer for peer in candidates if not _on_one_wire(device, peer)), None):
-            rule = f"share a subnet with {peer.host.name}/{peer.index} ({peer.intended})"
-            yield _off_rule(scribe, device, rule, peer.host)
+            text = f"must share a subnet, but {_subnets(position)}"
+            if usual:
+                text = f"address {device.intended} is not in {usual}, the subnet of {peer.host.name}/{peer.index}"
+                text += ". Both devices must share a subnet"
+            yield _off_rule(scribe, device, text, peer.host)
 
 
-def _off_rule(scribe: All, device: _AddressedDevice, rule: str, peer: Host | None = None) -> Finding:
+def _subnets(devices: Sequence[_AddressedDevice]) -> str:
+    """Return `node01/0,node01/4 have 10.20.0.0/24 and node02/0,node02/4 have 10.20.9.0/24`."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for device in devices:
+        places[str(device.intended.network)].append(f"{device.host.name}/{device.index}")
+    return " and ".join(f"{folded(members)} have {subnet}" for subnet, members in list(places.items())[:4])
+
+
+def _off_rule(scribe: All, device: _AddressedDevice, text: str, peer: Host | None = None) -> Finding:
+    remedy = "correct subnets under [device_addresses], or device_addresses under [[hosts]], in the inventory. Then"
     return DeviceScribe(scribe, device.host.name, device.index).bad(
-        f"address {device.intended} should {rule}",
+        text,
         peer=peer.name if peer and peer.name != device.host.name else None,
         found=str(device.intended),
-        remedy="correct the address plan in the inventory",
+        remedy=f"{remedy if device.planned else f'{_PLAN_FOUR_SUBNETS}. Then'} write the addresses",
         commands=_CONFIGURE,
     )
 

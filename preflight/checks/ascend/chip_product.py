@@ -19,7 +19,8 @@ def product(scribe: Here, npu_smi: NpuSmi) -> Iterator[Finding]:
     variables. With a wrong product, preflight plans settings that the driver refuses. HCCL supports at most one server
     with Atlas 300I cards (310). A job over several such servers loses its heartbeats.
 
-    Result: FAIL if chips belong to another product. Also FAIL for Atlas 300I cards, because they have no device NIC.
+    Result: FAIL if chips are from a different product than the expected one. Also FAIL for Atlas 300I cards, because
+    they have no device NIC.
 
     Check manually: npu-smi shows the chip's name next to its number.
       npu-smi info

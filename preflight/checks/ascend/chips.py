@@ -99,7 +99,7 @@ def compatible(scribe: Here, chips: Chips, versions: Versions | None) -> Iterato
       npu-smi info -t board -i 0
       grep compatible_version /usr/local/Ascend/*/version.info
 
-    Fix: Install the firmware that belongs to the driver, then reboot.
+    Fix: Install the firmware that matches the driver, then reboot.
     """
     yield from untold(scribe, scribe.host, {chip.device: chip.board for chip in chips.chips})
     yield from _incompatible(scribe, chips)
@@ -122,7 +122,7 @@ def _incompatible(scribe: Here, chips: Chips) -> Iterator[Finding]:
                 device=chip.device,
                 expected="Compatibility: OK",
                 found=quote(board.compatible),
-                remedy=f"install the firmware that belongs to driver {board.driver}, then reboot {scribe.host.name}",
+                remedy=f"install the firmware that matches driver {board.driver}, then reboot {scribe.host.name}",
             )
 
 
@@ -149,7 +149,7 @@ def _without_verdict(scribe: Here, verdicts: Mapping[int, str], number: int) -> 
 def _by_their_files(scribe: Here, driver: Package, firmware: Package, *, says_ok: bool) -> Iterator[Finding]:
     """Yield the findings of the version files. `says_ok`: npu-smi reports OK, which outweighs the files' inferred
     rule."""
-    remedy = f"install the firmware that belongs to driver {driver.version}, then reboot {scribe.host.name}"
+    remedy = f"install the firmware that matches driver {driver.version}, then reboot {scribe.host.name}"
     if firmware_fits(driver, firmware.version) is False:
         yield (scribe.warn if says_ok else scribe.bad)(
             f"{scribe.host.name}: driver {driver.version} does not accept firmware {firmware.version}",
@@ -213,7 +213,7 @@ def _slow_links(
         expected = "/".join(sorted({fast[pair].usual for pair in pairs}))
         certain = has_hccs or any(fast[pair].mostly_fast for pair in pairs)
         yield (scribe.bad if certain else scribe.warn)(
-            f"{host}: device {device}: reaches {_devices(peers)} over {actual} here and over {expected} on other hosts",
+            f"{host}: device {device}: reaches {_devices(peers)} over {actual}, but over {expected} on other hosts",
             host=host,
             device=device,
             expected=expected,

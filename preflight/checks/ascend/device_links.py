@@ -41,14 +41,13 @@ def flaps(scribe: Here, nic: Nic) -> Iterator[Finding]:
             continue  # it is down now: NPU107
         losses = _losses(history)
         counts = _count(losses, history.now)
-        if when := counts.description():
+        if when := counts.description(is_dated=any(losses)):
             yield (scribe.bad if counts.in_hour >= 2 else scribe.warn)(
                 f"{scribe.host.name}: device {device.index}: link went down {when}",
                 device=device.index,
-                expected="a link that stays up",
-                found=_last(losses),
-                remedy=f"read the switch port log of device {device.index}, then clean or replace the optics and the "
-                "cable",
+                evidence=_last(losses),
+                remedy="search the log of the device's switch port for link-down messages and errors. Then clean or "
+                "replace the optics and the cable",
                 retest=scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -link_stat -g"),
             )
 
@@ -61,13 +60,14 @@ class _LossCounts:
     in_day: int
     undated: int
 
-    def description(self) -> str:
-        """Return the worst of the losses; empty if there is none."""
+    def description(self, *, is_dated: bool) -> str:
+        """Return the worst of the losses; empty if there is none. `is_dated`: the device recorded dates."""
         if self.in_hour:
             return _times(self.in_hour, "in the last hour")
         if self.in_day:
             return _times(self.in_day, "in the last day")
-        return _times(self.undated, "at an unknown time") if self.undated else ""
+        reason = "the device's clock does not tell how long ago" if is_dated else "the device recorded no times"
+        return _times(self.undated, f"({reason})") if self.undated else ""
 
 
 def _count(losses: Sequence[float | None], now: float | None) -> _LossCounts:
@@ -110,14 +110,10 @@ def _born(history: LinkHistory) -> float | None:
     return next((at for at in dates if at is not None and at >= _CLOCK_SET), None)
 
 
-def _last(losses: Sequence[float | None]) -> str:
-    """Return the date of the newest loss; empty where none has one."""
-    newest = next((at for at in losses if at is not None), None)
-    return (
-        ""
-        if newest is None
-        else f"the last loss on {time.strftime('%a %b %d %H:%M:%S %Y', time.gmtime(newest))} by the device's clock"
-    )
+def _last(losses: Sequence[float | None]) -> tuple[str, ...]:
+    """Return the date of the newest loss as evidence; none where no loss has one."""
+    dates = [time.strftime("%a %b %d %H:%M:%S %Y", time.gmtime(at)) for at in losses if at is not None]
+    return tuple(f"the device's clock showed {date} when the link last went down" for date in dates[:1])
 
 
 @cluster_check("NIC103", "Device link error correction", products=NPU, several=False)

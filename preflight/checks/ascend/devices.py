@@ -161,7 +161,7 @@ def tls_equal(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]:
         return
     for name, index in switches[minority]:
         yield DeviceScribe(scribe, name, index).bad(
-            f"TLS is {word[minority]} here and {word[majority]} for {len(switches[majority])} other devices",
+            f"TLS is {word[minority]}, but {word[majority]} for {len(switches[majority])} other devices",
             expected=word[majority],
             found=word[minority],
             remedy=f"if the other devices are right, turn TLS {word[majority]} for this device",
@@ -245,7 +245,9 @@ def net_health(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         npu = DeviceScribe(scribe, scribe.host.name, device.index)
         if planned and detect_address != str(planned) and not device.detect.error:
             yield npu.warn(
-                f"detect address is {detect_address} instead of {planned}" if detect_address else "no detect address",
+                f"the detect address is {detect_address} instead of {planned}"
+                if detect_address
+                else "no detect address is set",
                 expected=str(planned),
                 found=detect_address or "none",
                 remedy="set the planned detect address",
@@ -286,7 +288,7 @@ def _unhealthy(npu: DeviceScribe, device: HccnDevice) -> Iterator[Finding]:
             retest=npu.on(f"hccn_tool -i {npu.index} -net_health -g"),
         )
     else:
-        yield npu.warn(f"net health is {health} (format unconfirmed)", expected="Success")
+        yield npu.warn(f"net health is {health} (not verified on hardware)", expected="Success")
 
 
 @host_check(
@@ -315,7 +317,7 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         npu, status = DeviceScribe(scribe, scribe.host.name, device.index), device.config_status.value
         if status in ("FAIL", "FAULT"):
             yield npu.bad(
-                f"the restore of the settings at boot ended with {status} (format unconfirmed)",
+                f"the restore of the settings at boot ended with {status} (not verified on hardware)",
                 expected="SUCCESS or NONE",
                 found=status,
                 remedy="correct the fault that the log reports, then restore the settings",
@@ -324,7 +326,7 @@ def recovered(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
             )
         elif status == "START":
             yield npu.unknown(
-                "settings are still being restored (format unconfirmed)",
+                "settings are still being restored (not verified on hardware)",
                 remedy="check again in a minute, and read the log if the state does not change",
                 commands=(npu.on(f"tail {_LOG}"),),
                 retest=npu.on(f"hccn_tool -i {device.index} -cfg status"),

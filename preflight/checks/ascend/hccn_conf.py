@@ -80,7 +80,7 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
 
     Fix: If the file is outdated, apply the planned settings again. This also updates the file.
       preflight configure-device-ips
-    If the device is wrong, restore all settings from the file.
+    If the device is wrong, restore all settings from the file. This interrupts jobs on the device.
       preflight configure-device-ips --allow-disturbing
     Without preflight, for device 0:
       hccn_tool -i 0 -cfg recovery
@@ -102,10 +102,10 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
                 expected=_text(settings.in_file, lost_keys),
                 found=_text(settings.on_device, lost_keys),
                 cause="the settings were not restored at boot, or a program other than hccn_tool changed them",
-                remedy=("" if restore else f"if the settings in {PATH} are right, ")
-                + f"restore the settings from {PATH}",
+                remedy=f"{'' if restore else 'if the file is right, '}restore all settings of the device from {PATH}. "
+                "This interrupts jobs on the device",
                 commands=(
-                    "preflight configure-device-ips --allow-disturbing"
+                    f"preflight configure-device-ips --limit {scribe.host.name} --allow-disturbing"
                     if restore
                     else npu.on(f"hccn_tool -i {device.index} -cfg recovery"),
                 ),
@@ -116,16 +116,16 @@ def boot_file(scribe: Here, hccn: Hccn, hccn_conf: HccnConf) -> Iterator[Finding
 def _stale_file(npu: DeviceScribe, settings: _Settings, summary: str) -> Finding:
     """Return the finding about a file that lacks settings that the device has."""
     stale_keys = settings.stale_keys()
-    remedy, change = "add these settings to the inventory, or set them again with hccn_tool", None
+    remedy, change = f"add these settings under [[hosts]] for {npu.host} in the inventory, then apply them", None
     if planned_keys := [key for key in stale_keys if settings.plan[key]]:
-        remedy = f"set the planned settings again to save them in {PATH}"
+        remedy = f"set the planned settings again, which also saves them in {PATH}"
         change = _change(npu, Kind.DEVICE_SAVED, planned_keys, settings.in_file, settings.on_device)
     return _report(npu, stale_keys)(
         summary,
         expected=_text(settings.on_device, stale_keys),
         found=_text(settings.in_file, stale_keys),
         remedy=remedy,
-        commands=("preflight configure-device-ips",),
+        commands=(f"preflight configure-device-ips --limit {npu.host}",),
         change=change,
     )
 

@@ -7,7 +7,7 @@ from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host
 from preflight.checks.shared.device_scribe import DeviceScribe
 from preflight.checks.shared.npu import untold
 from preflight.facts.sections.nic import Nic, NicDevice
-from preflight.facts.types import NpuSmi, Os
+from preflight.facts.types import NpuChip, NpuSmi, Os
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
@@ -73,7 +73,9 @@ def _left_on(scribe: Here, device: NicDevice, *, other_run: bool) -> Iterator[Fi
         )
     elif pairs:
         yield npu.warn(
-            "queue pairs are left over, although no job is running",
+            "queue pairs are in use while another preflight run probes the host"
+            if other_run
+            else "queue pairs are left over, although no job is running",
             expected="no queue pair of a job",
             found=f"{pairs} queue pairs",
             remedy=remedy,
@@ -116,16 +118,21 @@ def memory(scribe: Here, npu_smi: NpuSmi, os: Os | None) -> Iterator[Finding]:
             continue
         excess = chip.hbm_used - listed
         if excess > IDLE_SHARE * chip.hbm_total:
-            other_run = probing is Owner.OTHER_RUN
-            query = show_run(None) if other_run else f"fuser -v /dev/davinci{chip.device}"
-            yield scribe.bad(
-                f"{scribe.host.name}: device {chip.device}: {100 * excess // chip.hbm_total} % of the memory is "
-                "in use, but not by the processes that npu-smi lists",
-                device=chip.device,
-                found=f"{chip.hbm_used} of {chip.hbm_total} MB in use, {listed} MB of it by listed processes",
-                remedy=WAIT if other_run else "find the containers and processes that use the device",
-                commands=(scribe.on(scribe.host.name, query),),
-            )
+            yield _unexplained_memory(scribe, chip, listed, other_run=probing is Owner.OTHER_RUN)
+
+
+def _unexplained_memory(scribe: Here, chip: NpuChip, listed: int, *, other_run: bool) -> Finding:
+    """Return the finding about memory that is in use without a process. `listed`: memory of processes in npu-smi."""
+    used, total = chip.hbm_used or 0, chip.hbm_total or 1
+    user = "while another preflight run probes the host" if other_run else "but not by a process in npu-smi's list"
+    query = show_run(None) if other_run else f"fuser -v /dev/davinci{chip.device}"
+    return scribe.bad(
+        f"{scribe.host.name}: device {chip.device}: {100 * (used - listed) // total} % of the memory is in use, {user}",
+        device=chip.device,
+        found=f"{used} of {total} MB in use, {listed} MB of it by listed processes",
+        remedy=WAIT if other_run else "find the containers and processes that use the device",
+        commands=(scribe.on(scribe.host.name, query),),
+    )
 
 
 def _listed_memory(npu_smi: NpuSmi, device: int) -> int | None:

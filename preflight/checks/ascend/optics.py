@@ -70,7 +70,7 @@ def cause_of_no_link(device: NicDevice | None) -> str:
         return "the optical module is missing"
     if faults := faults_of(optics):
         return f"the optical module {_joined(faults)}"
-    return "the port has no error correction (no FEC mode)" if device.fec.value == "no" else ""
+    return "the port has no forward error correction (FEC)" if device.fec.value == "no" else ""
 
 
 def _joined(faults: Iterable[OpticsFault]) -> str:

@@ -30,7 +30,7 @@ def _push(path: str) -> str:
 @host_check("NPU125", "Rank table addresses", products=NPU, optional=("network",), blocks=False)
 def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | None) -> Iterator[Finding]:
     """Why: Jobs with RANK_TABLE_FILE read the devices' addresses from that file. If the addresses change later, jobs
-    end with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout.
+    fail with EI0014 ("inconsistent with the IP address of the network adapter") or a connect timeout.
 
     Result: FAIL if the rank table and the device have different addresses. NPU101 compares the device with the
     inventory, and NPU104 compares it with /etc/hccn.conf.
@@ -65,9 +65,9 @@ def rank_table_addresses(scribe: Here, hccn: Hccn, job: Job, network: Network | 
 
 @host_check("NPU127", "Rank table device assignment", products=NPU, optional=("network",), blocks=False)
 def one_rank_a_device(scribe: Here, job: Job, network: Network | None) -> Iterator[Finding]:
-    """Why: Two ranks on the same device end with EJ0001, or compete for its port 16666 (EI0020). From Atlas A2 on,
+    """Why: Two ranks on the same device fail with EJ0001, or compete for its port 16666 (EI0020). From Atlas A2 on,
     ranks may share a device if the rank table has a device_port for each rank. If a rank table of version 1.2 (Atlas
-    A3) has no super device ids, the job ends with "super_device_id is invalid".
+    A3) has no super device ids, the job fails with "super_device_id is invalid".
 
     Result: FAIL if a rank table breaks one of these rules. The table also needs host_ip for jobs that retry operators
     (HCCL_OP_RETRY_ENABLE). It needs every device_ip for jobs that use RoCE instead of HCCS (HCCL_INTER_HCCS_DISABLE).

@@ -99,7 +99,7 @@ def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
     for odd in odd_ones(pods):
         yield scribe.bad(
             f"{odd.host}: is in super-pod {odd.value}, not in super-pod {odd.usual} like {odd.elsewhere} "
-            "(format unconfirmed)",
+            "(not verified on hardware)",
             host=odd.host,
             expected="the same super-pod for all servers",
             found=f"super-pod {odd.value}",
@@ -109,7 +109,7 @@ def super_pod(scribe: All, chips: Mapping[str, Chips]) -> Iterator[Finding]:
         for name, device in sharers[1:]:
             yield scribe.bad(
                 f"{name}: device {device}: SDID {sdid} is also used by "
-                f"{sharers[0][0]}/{sharers[0][1]} (format unconfirmed)",
+                f"{sharers[0][0]}/{sharers[0][1]} (not verified on hardware)",
                 host=name,
                 device=device,
                 peer=f"{sharers[0][0]}/{sharers[0][1]}",

@@ -40,7 +40,7 @@ def traffic_class(scribe: Here, nic: Nic, job: Job) -> Iterator[Finding]:
         if dscp and (class_ := _class_with_unmarked(device, dscp)) is not None:
             yield scribe.bad(
                 f"{scribe.host.name}: device {device.index}: DSCP {dscp}, which jobs use, shares a traffic class with "
-                "unmarked traffic (format unconfirmed)",
+                "unmarked traffic (not verified on hardware)",
                 device=device.index,
                 found=f"traffic class {class_} for both",
                 remedy=f"give DSCP {dscp} a separate class on the device and its switch port, or set another "
@@ -53,7 +53,7 @@ def _pfc_off(scribe: Here, device: NicDevice, priority: int, actual: str) -> Fin
     bits = [int(enabled or level == priority) for level, enabled in enumerate(device.pfc.value or ())]
     return scribe.bad(
         f"{scribe.host.name}: device {device.index}: PFC is off for priority {priority}, which jobs use "
-        "(format unconfirmed)",
+        "(not verified on hardware)",
         device=device.index,
         expected=f"PFC for priority {priority}",
         found=actual,

@@ -19,7 +19,7 @@ _LIST = re.compile("[0-9]{1,4}(?:,[0-9]{1,4})*")
 def visible_devices(scribe: Here, job: Job) -> Iterator[Finding]:
     """Why: ASCEND_RT_VISIBLE_DEVICES counts the devices of the process from 0. In a container with two of a host's
     eight devices, the numbers are 0 and 1, whatever the numbers on the host are. If the variable contains the host's
-    numbers, the job finds no device or ends with EE1001.
+    numbers, the job finds no device or fails with EE1001.
 
     Result: FAIL if the variable lists devices that the process does not have. WARN if the numbers are not in ascending
     order, or if the runtime stops reading at a character. WARN if the variable lists fewer devices than the inventory.

@@ -88,7 +88,7 @@ def valid(scribe: Here, job: Job) -> Iterator[Finding]:
                 found=value,
                 expected=f"at most {allowed.advised}",
                 evidence=(
-                    "every connection uses this number of queue pairs, and jobs end with EI0007 if none is left",
+                    "every connection uses this number of queue pairs, and jobs fail with EI0007 if none is left",
                 ),
                 remedy=f"lower {name} in the jobs' environment, or unset it",
             )
@@ -177,7 +177,7 @@ def watchdog_conflicts(library: str, variables: Mapping[str, str]) -> Iterator[P
     )
     if blocking == "1" and (handling in ("1", "2", "3") or desync == "1"):
         overridden = f"{library}_ASYNC_ERROR_HANDLING and {library}_DESYNC_DEBUG"
-        problem = f"{library}_BLOCKING_WAIT=1 turns off {overridden}, although one of them is set"
+        problem = f"{library}_BLOCKING_WAIT=1 disables {overridden}. At least one of these is set"
         yield Outcome.WARN, problem, f"unset TORCH_{library}_BLOCKING_WAIT, or unset the other two"
     elif desync == "1" and handling == "0":
         problem = f"{library}_DESYNC_DEBUG=1 turns on {library}_ASYNC_ERROR_HANDLING, which is set to 0"
@@ -230,7 +230,7 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             own_value, usual_value = (quote(value) if value else "not set" for value in (own, usual))
             yield scribe.finding(
                 allowed.unequal,
-                f"{odd.host}: {name} is {own_value} here and {usual_value} on {odd.elsewhere}",
+                f"{odd.host}: {name} is {own_value}, but {usual_value} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 found=own or "not set",
@@ -279,8 +279,23 @@ def inventory_ports(scribe: Here, job: Job) -> Iterator[Finding]:
             f"{wanted}",
             expected=wanted,
             found=setting,
-            remedy="set the same HCCL ports in the jobs' environment and under [ports] in the inventory",
+            remedy=_same_ports(scribe.cluster, ranges, first),
         )
+
+
+def _same_ports(cluster: Cluster, ranges: str, first: int) -> str:
+    """Return the remedy for jobs with other HCCL ports: the value for either side."""
+    variable = f"HCCL_IF_BASE_PORT={cluster.hccl_ports.ranges[0][0]}" if cluster.hccl_ports.ranges else ""
+    key = f"hccl_base = {first}"
+    if ranges or cluster.hccl_host_range:
+        variable = f"HCCL_HOST_SOCKET_PORT_RANGE={cluster.hccl_host_range or cluster.hccl_ports}"
+    if ranges:
+        value = '"auto"' if ranges == "auto" else "[{}]".format(", ".join(f'"{part}"' for part in ranges.split(",")))
+        key = f"hccl_host_range = {value}"
+        key += "" if cluster.hccl_host_range else " instead of hccl_base and hccl_count"
+    elif cluster.hccl_host_range:
+        key += " instead of hccl_host_range"
+    return f"set {variable} in the jobs' environment. Or set {key} under [ports] in the inventory"
 
 
 def _has_planned_ports(ranges: str, first: int, cluster: Cluster) -> bool:

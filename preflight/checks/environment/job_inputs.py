@@ -56,11 +56,9 @@ def _error(file: SeenFile) -> str:
 
 def _difference(odd: Odd[str]) -> str:
     if not odd.value:
-        return f"is missing here and present on {odd.elsewhere}"
+        return f"is missing, but present on {odd.elsewhere}"
     return (
-        f"is present here and missing on {odd.elsewhere}"
-        if not odd.usual
-        else f"differs from the copy on {odd.elsewhere}"
+        f"is present, but missing on {odd.elsewhere}" if not odd.usual else f"differs from the copy on {odd.elsewhere}"
     )
 
 
@@ -134,7 +132,7 @@ def _other_filesystems(
 ) -> Iterator[Finding]:
     for odd in odd_ones(filesystems):
         yield report(
-            f"{odd.host}: {subject} is on {odd.value} here and on {odd.usual} on {odd.elsewhere}",
+            f"{odd.host}: {subject} is on {odd.value}, but on {odd.usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             remedy=remedy,

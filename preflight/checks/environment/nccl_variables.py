@@ -237,16 +237,14 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
         return  # ENV115 reports a wrong value
     report = scribe.bad if wanted == "ib" else scribe.warn
     if not rdma.devices:
-        if wanted == "ib":
-            yield scribe.bad(
-                f"{name}: no RDMA device is visible where jobs run",
-                remedy="load the RDMA driver, or pass the RDMA devices to the container",
-                commands=(scribe.on(name, "ls /sys/class/infiniband"),),
-            )
+        yield from _no_devices(scribe, job)
         return
     if not rdma.nodes:
-        in_container = {"remedy": "start the container with --device /dev/infiniband"}
-        on_host = {"remedy": "load the kernel module ib_uverbs", "commands": (scribe.on(name, "modprobe ib_uverbs"),)}
+        in_container = {"remedy": f"on {name}, start the container with --device /dev/infiniband"}
+        on_host = {
+            "remedy": f"load the kernel module ib_uverbs on {name}",
+            "commands": (scribe.on(name, "modprobe ib_uverbs"),),
+        }
         yield report(
             f"{name}: jobs see {counted(len(rdma.devices), 'RDMA device')} but no "
             "/dev/infiniband/uverbs*, so NCCL uses sockets",
@@ -255,9 +253,22 @@ def devices(scribe: Here, job: Job) -> Iterator[Finding]:
     if rdma.libibverbs:
         yield report(
             f"{name}: NCCL cannot load libibverbs where jobs run and uses sockets: {quote(rdma.libibverbs)}",
-            remedy="install libibverbs1 (rdma-core) where jobs run",
+            remedy=f"install libibverbs1 (rdma-core) where jobs run on {name}",
         )
     yield from _device_names(scribe, job, rdma.devices)
+
+
+def _no_devices(scribe: Here, job: Job) -> Iterator[Finding]:
+    """Yield the finding about a host without RDMA devices, if the inventory wants RDMA."""
+    name = scribe.host.name
+    if scribe.cluster.probe.transport == "ib":
+        pass_on = ". Otherwise, start the container with --device /dev/infiniband" if job.contained else ""
+        yield scribe.bad(
+            f"{name}: no RDMA device is visible where jobs run",
+            remedy=f"list the RDMA devices of {name}. If there are none, load the driver of its RDMA NICs, such as "
+            f"mlx5_ib{pass_on}",
+            commands=(scribe.on(name, "ls /sys/class/infiniband"),),
+        )
 
 
 def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[Finding]:
@@ -308,7 +319,7 @@ def same_everywhere(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
             places = {_source(job[host], name): None for host in hosts if name in job[host].variables}
             yield scribe.finding(
                 outcome,
-                f"{odd.host}: {name} is {own_value} here and {usual_value} on {odd.elsewhere}",
+                f"{odd.host}: {name} is {own_value}, but {usual_value} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 found=job[odd.host].variables.get(name, "not set"),

@@ -18,7 +18,7 @@ _NOT_READ = "~/.bashrc returns early in non-interactive shells, or only a login 
 @cluster_check("HST122", "MPI launcher version", several=False, blocks=False)
 def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
     """Why: Over ssh, mpirun starts its daemon (orted or prted) on every host and finds it through PATH. The shell on
-    the host is neither a login shell nor interactive. If the daemon is not on that PATH, the job ends with "orted:
+    the host is neither a login shell nor interactive. If the daemon is not on that PATH, the job fails with "orted:
     command not found". If the daemon has another version, the job hangs or ends in the middle of MPI_Init.
 
     Result: FAIL if mpirun is missing or has a different version. WARN if the same version is in a different folder.
@@ -48,7 +48,7 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
             starting[host] = way.mpi
     for odd in odd_ones(starting):
         yield scribe.bad(
-            f"{odd.host}: mpirun --version prints {quote(odd.value)} here and {quote(odd.usual)} on {odd.elsewhere}",
+            f"{odd.host}: mpirun --version prints {quote(odd.value)}, but {quote(odd.usual)} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             remedy="install the same Open MPI release on every host",
@@ -59,7 +59,7 @@ def same_mpirun(scribe: All, shells: Mapping[str, Shells]) -> Iterator[Finding]:
 def _without_mpirun(scribe: All, host: str, login: ShellView | None) -> Finding:
     login_path = login.programs.get("mpirun") if login else ""
     return scribe.bad(
-        f"{host}: ssh commands do not find mpirun on PATH"
+        f"{host}: mpirun is not on the PATH of commands run over ssh"
         + (f", but a login shell finds {login_path}" if login_path else ""),
         host=host,
         cause=_NOT_READ if login_path else "",
@@ -84,7 +84,7 @@ def _other_folders(scribe: All, with_mpirun: Mapping[str, ShellView]) -> Iterato
     for odd in odd_ones({host: way.programs["mpirun"] for host, way in with_mpirun.items()}):
         if with_mpirun[odd.host].mpi == with_mpirun[odd.others[0]].mpi:
             yield scribe.warn(
-                f"{odd.host}: mpirun is {odd.value} here and {odd.usual} on {odd.elsewhere}",
+                f"{odd.host}: mpirun is {odd.value}, but {odd.usual} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 evidence=(

@@ -1,5 +1,6 @@
 """Checks of the way to a host: reachable, Python answers, sudo makes root."""
 
+import re
 from collections.abc import Iterator
 
 from preflight.checks.engine.obstacles import no_answer
@@ -28,9 +29,16 @@ def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Findin
     if isinstance(contact, Unreachable):
         address = scribe.host.address
         # The summary leaves the address out, so that a dead rack reads as one line. It is in `remedy` and `found`.
-        summary = contact.summary if address == scribe.host.name else contact.summary.replace(address, "its address")
+        summary = contact.summary
+        if address != scribe.host.name:
+            summary = re.sub(rf"\[?{re.escape(address)}\]?:([0-9]+)", r"port \1 of its address", summary)
+            summary = summary.replace(address, "its address")
         yield scribe.bad(
-            summary, found=address, remedy=contact.remedy, commands=contact.commands, evidence=(contact.trouble,)
+            summary,
+            found=address,
+            remedy=contact.remedy,
+            commands=contact.commands,
+            evidence=("the connection was refused or closed" if contact.trouble == "refused" else contact.trouble,),
         )
 
 
@@ -65,8 +73,6 @@ def root_by_sudo(scribe: Here, os: Os) -> Iterator[Finding]:
     if os.refused:
         yield scribe.bad(
             f"{os.refused.summary}, so the checks ran without root privileges",
-            expected="root",
-            found=os.user,
             remedy=os.refused.remedy,
             commands=os.refused.commands,
         )

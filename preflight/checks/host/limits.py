@@ -28,22 +28,22 @@ def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """
     if 0 <= limits.nofile_soft < OPEN_FILES:
         hard_suffices = not 0 <= limits.nofile_hard < OPEN_FILES
-        lines = f"'* hard nofile {OPEN_FILES}' and '* soft nofile {OPEN_FILES}'"
+        line = rf'sh -c "echo \* - nofile {OPEN_FILES} >/etc/security/limits.d/90-training.conf"'
         yield scribe.bad(
             f"{scribe.host.name}: the open-file limit is {limits.nofile_soft}",
             expected=f"{OPEN_FILES} or more",
             found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
-            remedy="raise the soft limit in the job script, or permanently in /etc/security/limits.d"
+            remedy="add this line to the job script"
             if hard_suffices
-            else f"add {lines} to a file in /etc/security/limits.d, then log in again",
-            commands=(f"ulimit -Sn {OPEN_FILES}",) if hard_suffices else (),
+            else "write both limits to a file in limits.d, then log in again",
+            commands=(f"ulimit -Sn {OPEN_FILES}" if hard_suffices else scribe.on(scribe.host.name, line),),
         )
 
 
 @host_check("HST133", "Stack size limit", severity=Outcome.WARN, products=frozenset({Product.NVIDIA}))
 def stack(scribe: Here, limits: Limits) -> Iterator[Finding]:
     """Why: If the stack size is unlimited, glibc gives threads a stack of 2 MiB instead of the limit, which is usually
-    8 MiB. NCCL's ring search can overflow 2 MiB, and the job then ends with a segmentation fault in libnccl.
+    8 MiB. NCCL's ring search can overflow 2 MiB, and the job then fails with a segmentation fault in libnccl.
 
     Result: WARN if the stack size is unlimited.
 

@@ -61,9 +61,10 @@ def _job_hint(scribe: Here, npu_smi: NpuSmi | None) -> str:
 
 def _demand(load: Load) -> str:
     subject = "another process needs" if load.others == 1 else f"{load.others or 'many'} other processes need"
+    demand = f"{subject} the CPU time of {_number(load.wanted)} processor{'' if load.wanted == 1 else 's'}"
     if load.available < load.processors:
-        return f"{subject} {_number(load.wanted)} processors, but a limit allows only {_number(load.available)}"
-    return f"{subject} {_number(load.wanted)} of {load.processors} processor{'s' if load.processors > 1 else ''}"
+        return f"{demand}, but a limit allows only {_number(load.available)}"
+    return f"{demand}, and the host has {load.processors}"
 
 
 def _busiest(load: Load) -> str:

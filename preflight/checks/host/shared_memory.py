@@ -44,7 +44,7 @@ def kept_at_logout(scribe: Here, os: Os, job: Job) -> Iterator[Finding]:
 @host_check("HST131", "Shared memory permissions")
 def shared_by_all(scribe: Here, limits: Limits, job: Job) -> Iterator[Finding]:
     """Why: The processes on a host exchange data through /dev/shm. After a remount, or in an image, the mode of
-    /dev/shm may differ from 1777. Users' jobs then end with "Call to shm_open failed : Permission denied", but root's
+    /dev/shm may differ from 1777. Users' jobs then fail with "Call to shm_open failed : Permission denied", but root's
     jobs do not. Without the sticky bit, any user can remove a job's files.
 
     Result: FAIL if some users cannot write to /dev/shm. If jobs run as root, this is WARN. Also WARN if the sticky bit

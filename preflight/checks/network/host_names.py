@@ -180,7 +180,7 @@ def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) ->
         elif answer and host != first:
             clause = "" if name == first else f", although {name} is {first}"
             yield report(
-                f"{host}: torchrun wrongly recognises {name} as this host{clause}",
+                f"{host}: torchrun mistakes {name} for the local host{clause}",
                 host=host,
                 peer=first,
                 found=name,

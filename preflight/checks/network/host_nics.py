@@ -33,11 +33,11 @@ def reached(
 ) -> Iterator[Finding]:
     """Why: Ranks connect over the host NICs (port 60000), and each host chooses its own NIC. HCCL takes the address in
     HCCL_IF_IP, or else the NIC in HCCL_SOCKET_IFNAME. Without both, HCCL takes the first NIC by name that is not a
-    docker interface. If this is a storage NIC or a bridge, the job ends with EI0015 after two minutes.
+    docker interface. If this is a storage NIC or a bridge, the job fails with EI0015 after two minutes.
 
     Result: FAIL if other hosts cannot reach the chosen address. Observed connections to the address decide. Without
-    them, networks and routes decide. WARN if only the default route leads to the address, or if the inventory gives
-    another NIC.
+    them, networks and routes decide. WARN if only the default route leads to the address, or if the inventory names
+    a different NIC.
 
     Check manually: Run these where jobs run. Replace ADDRESS with another host's address.
       env | grep -E 'HCCL_IF_IP|HCCL_SOCKET'

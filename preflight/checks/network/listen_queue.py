@@ -29,7 +29,7 @@ def backlog(scribe: All, sysctl: Mapping[str, Sysctl]) -> Iterator[Finding]:
     host, ranks = scribe.hosts[0].name, scribe.cluster.device_count
     settings = {"net.core.somaxconn": sysctl[host].somaxconn, "net.ipv4.tcp_max_syn_backlog": sysctl[host].syn_backlog}
     if not any(settings.values()):
-        yield scribe.skip(f"{host}: neither {' nor '.join(settings)} is known")
+        yield scribe.skip(f"{host}: neither {' nor '.join(settings)} could be read")
     for key, value in settings.items():
         if 0 < value < ranks:
             yield scribe.bad(

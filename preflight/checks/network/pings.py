@@ -276,13 +276,13 @@ def _devices(cause: Cause) -> set[PingEnd]:
 
 
 def _evidence(lost: Sequence[Ping]) -> tuple[str, ...]:
-    lines = [f"{own(ping)} pings {ping.peer} ({ping.address}), which {_symptom(ping)}" for ping in lost[:_SHOWN]]
+    lines = [f"{ping.peer} ({ping.address}) {_symptom(ping)} from {own(ping)}" for ping in lost[:_SHOWN]]
     hidden = len(lost) - len(lines)
     return (*lines, f"and {hidden:,} more") if hidden else tuple(lines)
 
 
 def _symptom(ping: Ping) -> str:
-    return "does not answer" if not ping.received else f"answers {ping.received} of {ping.sent} packets"
+    return "does not answer pings" if not ping.received else f"answers {ping.received} of {ping.sent} pings"
 
 
 def _rail(ping: Ping) -> int | None:

@@ -37,7 +37,7 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
         }
         for odd in odd_ones(kinds):
             yield scribe.warn(
-                f"{odd.host}: the NVIDIA kernel module is {odd.value} here and {odd.usual} on {odd.elsewhere}",
+                f"{odd.host}: the NVIDIA kernel module is {odd.value}, but {odd.usual} on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected="the same on all hosts",
@@ -52,7 +52,7 @@ def vbios(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     """Why: VBIOS releases differ in their power and clock limits, and in the faults that they fix. A replacement GPU
     often has a different release.
 
-    Result: WARN if GPUs of the same name have different releases on different hosts.
+    Result: WARN if GPUs of the same model have different VBIOS releases on different hosts.
 
     Check manually:
       nvidia-smi -q | grep VBIOS

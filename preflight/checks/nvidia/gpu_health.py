@@ -90,7 +90,7 @@ def waits(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
                 remedy="replace the GPU",
             )
         elif change := pending or _pending_of_new_drivers(gpu):
-            report, suffix = (scribe.bad, "") if pending else (scribe.warn, " (format unconfirmed)")
+            report, suffix = (scribe.bad, "") if pending else (scribe.warn, " (not verified on hardware)")
             remedy, commands = _repair(scribe, gpu)
             yield report(
                 f"{name}: {change}{suffix}",
@@ -166,8 +166,8 @@ def xids(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
     """Why: An Xid is a GPU error that the driver reports. NVIDIA's catalogue lists which Xids need a reset, a reboot or
     new hardware. The log shows a later reset of the GPU only with new drivers, which write Xid 154.
 
-    Result: FAIL for an Xid that needs one of these actions. Xids that only ended a job, or only inform, are ignored.
-    WARN for all other Xids. Xids are counted since the driver was loaded.
+    Result: FAIL for an Xid that needs one of these actions. Xids that only ended a job, or are purely
+    informational, are ignored. WARN for all other Xids. Xids are counted since the driver was loaded.
 
     Check manually:
       dmesg | grep -e 'NVRM: Xid'

@@ -199,7 +199,7 @@ def lanes(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     job waits for that GPU. An idle GPU lowers the PCIe generation, but not the width.
 
     Result: FAIL if a GPU has fewer lanes than the GPU with the same number on most hosts. If there is no such majority,
-    most GPUs of the same name decide. Otherwise, this is WARN, because the servers may be built that way.
+    most GPUs of the same model decide. Otherwise, this is WARN, because the servers may be built that way.
 
     Check manually: Replace the bus address with the one in the finding.
       nvidia-smi -q | grep -A2 'Link Width'

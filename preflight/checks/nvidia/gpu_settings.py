@@ -44,14 +44,20 @@ def idle(scribe: Here, nvidia: Nvidia, os: Os | None) -> Iterator[Finding]:
             other_run = holder is Owner.OTHER_RUN
             remedy, command = _process_fix(process.pid, other_run=other_run)
             yield scribe.bad(
-                f"{called(scribe.host, index, gpu)}: in use by {process.name or 'a process'}"
-                + (" of another preflight run" if other_run else ""),
+                f"{called(scribe.host, index, gpu)}: in use by {_user(process.name, other_run=other_run)}",
                 device=index,
                 expected="no process",
                 found=f"pid {process.pid}" + (f", {process.memory} MiB" if process.memory else ""),
                 remedy=remedy,
                 commands=(scribe.on(scribe.host.name, command),),
             )
+
+
+def _user(name: str | None, *, other_run: bool) -> str:
+    """Return the process in words: `python3`, or `a python3 process of another preflight run`."""
+    if other_run:
+        return f"a {name} process of another preflight run" if name else "a process of another preflight run"
+    return name or "a process"
 
 
 def _process_fix(pid: int, *, other_run: bool) -> tuple[str, str]:
@@ -120,8 +126,8 @@ def compute_mode(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
 
 @cluster_check("GPU111", "GPU MIG mode", products=GPU, several=False)
 def mig(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
-    """Why: If MIG splits a GPU into instances, a job sees only one instance, and that instance has no NVLink. Ranks on
-    a whole GPU and ranks on an instance do not work together.
+    """Why: If MIG splits a GPU into instances, a job sees only one instance, and that instance has no NVLink. NCCL
+    cannot connect ranks on whole GPUs with ranks on instances.
 
     Result: FAIL if the mode differs between GPUs or from the inventory. Without `mig = true` under [machine], MIG is
     expected to be off. WARN if all GPUs have MIG on without that setting, or if a change is pending.

@@ -96,12 +96,27 @@ def _active_links(nvidia: Nvidia) -> set[Place]:
     }
 
 
+_NAMES = {  # of counters whose own names are not plural nouns
+    "link recovery successful events": "successful link recoveries",
+    "link recovery failed events": "failed link recoveries",
+    "total link recovery events": "link recoveries in total",
+}
+
+
 def _counts(link: LinkErrors) -> dict[str, int]:
     """Return the reported counters, by their names in a sentence."""
-    counts = {"replays": link.replay, "recoveries": link.recovery, "CRC errors": link.crc, **link.others}
+    newer = {_NAMES.get(name, name): count for name, count in link.others.items()}
+    counts = {"replays": link.replay, "recoveries": link.recovery, "CRC errors": link.crc, **newer}
     return {name: count for name, count in counts.items() if count is not None}
 
 
+def _singular(name: str) -> str:
+    """Return `recovery` for `recoveries`, and `CRC error` for `CRC errors`."""
+    return f"{name[:-3]}y" if name.endswith("ies") else name.removesuffix("s")
+
+
 def _counts_above_zero(link: LinkErrors) -> str:
-    """Return the counters above zero as `3 replays, 1 recoveries`; "" if there are none."""
-    return ", ".join(f"{count} {name}" for name, count in _counts(link).items() if count)
+    """Return the counters above zero as `3 replays, 1 recovery`; "" if there are none."""
+    return ", ".join(
+        f"{count:,} {_singular(name) if count == 1 else name}" for name, count in _counts(link).items() if count
+    )

@@ -158,7 +158,7 @@ def switch_errors(scribe: Here, nvidia: Nvidia) -> Iterator[Finding]:
             yield scribe.bad(
                 f"{scribe.host.name}: {error.switch} ({error.bus}): SXid {error.code}"
                 + (f", {error.count} times" if error.count > 1 else "")
-                + " (format unconfirmed)",
+                + " (not verified on hardware)",
                 expected="no SXid",
                 found=f"SXid {error.code}",
                 evidence=(line(error),),

@@ -37,7 +37,7 @@ def nvlinks(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
     any NVLink, NCCL uses PCIe.
 
     Result: FAIL if links are missing or slow. The expected links are in the inventory's [machine] table. Without them,
-    the model decides, or else most GPUs of the same name. GPUs in MIG mode have no NVLink and are ignored.
+    the model decides, or else most GPUs of the same model. GPUs in MIG mode have no NVLink and are ignored.
 
     Check manually:
       nvidia-smi nvlink -s
@@ -167,8 +167,7 @@ def _pairs_of(
     elif missed and not has_switches:
         pair, peer = next(iter(missed.items()))
         yield scribe.bad(
-            f"{scribe.host.name}: {' and '.join(pair)} are connected by NVLink here "
-            f"and by {links[peer][pair]} on {peer}",
+            f"{scribe.host.name}: {' and '.join(pair)} are connected by NVLink, but by {links[peer][pair]} on {peer}",
             peer=peer,
             expected="the same on all hosts",
             found=own[pair],
@@ -274,7 +273,7 @@ def near_nics(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             usual = max(places_elsewhere, key=lambda at: (places_elsewhere[at], -at), default=place)
             if place > usual:
                 yield host_scribe.bad(
-                    f"{host.name}: the nearest NIC of {gpu} is at distance {_NEAR_TO_FAR[place]} here and at "
+                    f"{host.name}: the nearest NIC of {gpu} is at distance {_NEAR_TO_FAR[place]}, but at "
                     f"{_NEAR_TO_FAR[usual]} on most other hosts",
                     device=int(gpu[3:]),
                     expected=_NEAR_TO_FAR[usual],

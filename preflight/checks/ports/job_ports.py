@@ -1,7 +1,9 @@
 """Ports that a job binds explicitly: reserved now, reserved at boot, free."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from preflight.checks.engine.registry import Here, host_check
 from preflight.facts.parsers.linux.sysctl import OWN_FILE
@@ -18,6 +20,10 @@ from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unr
 # States in which no process holds the port any more. The kernel keeps the connection for a minute for late packets.
 _DEAD = {"TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING"}
 _CONFIGURE = ("preflight configure-ports",)
+_REAPPLY = (
+    'sed -i "s/^ *reapply_sysctl *=.*/reapply_sysctl = 1/" /etc/tuned/tuned-main.conf',
+    "systemctl restart tuned",
+)
 
 
 def _not_reserved(ports: PortSet) -> str:
@@ -119,15 +125,21 @@ def reserved_at_boot(scribe: Here, sysctl: Sysctl) -> Iterator[Finding]:
 
 def _not_writable(scribe: Here, sysctl: Sysctl, plan: Repair) -> Iterator[Finding]:
     """Yield the files that set the key last and that preflight may not write."""
-    deciding: dict[tuple[str, str], list[LoadPath]] = {}
+    deciding: dict[_DecidingFile, list[LoadPath]] = {}
     for load_path in plan.left:
-        deciding.setdefault(_deciding_file(load_path, sysctl, plan.united), []).append(load_path)
-    for (path, remedy), load_paths in deciding.items():
+        deciding.setdefault(_deciding_file(load_path, sysctl), []).append(load_path)
+    for file, load_paths in deciding.items():
+        missing = _not_reserved(plan.left[load_paths[0]])
+        text = f"after {_alternatives(load_paths)}, {missing}, because {file.path} is a symbolic link"
+        if file.path != OWN_FILE:
+            text = (
+                f"after {_alternatives(load_paths)}, {file.path} sets {KEY} to {file.value or 'no port'}, so {missing}"
+            )
+        own_commands = tuple(scribe.on(scribe.host.name, command) for command in file.commands)
         yield scribe.bad(
-            f"{scribe.host.name}: {_not_reserved(plan.left[load_paths[0]])} after {_alternatives(load_paths)}, because "
-            f"{f'{path} is a symbolic link' if path == OWN_FILE else f'of {path}'}, which preflight does not change",
-            remedy=remedy,
-            commands=_CONFIGURE if path == OWN_FILE else (),
+            f"{scribe.host.name}: {text}. preflight does not change this {'link' if file.path == OWN_FILE else 'file'}",
+            remedy=file.remedy,
+            commands=(*own_commands, *(_CONFIGURE if file.configures else ())),
         )
 
 
@@ -156,16 +168,30 @@ def _alternatives(load_paths: Iterable[LoadPath]) -> str:
     return f"{', '.join(first_paths)} or {last}" if first_paths else str(last)
 
 
-def _deciding_file(load_path: LoadPath, sysctl: Sysctl, united: PortSet) -> tuple[str, str]:
-    """Return the file that sets the key last in a way of loading that cannot be fixed, and the manual fix."""
+@dataclass(frozen=True)
+class _DecidingFile:
+    """The file that sets the key last in a way of loading, with the manual fix and its commands on the host.
+
+    `configures`: preflight reserves the ports after these commands."""
+
+    path: str
+    value: str
+    remedy: str
+    commands: tuple[str, ...]
+    configures: bool = True
+
+
+def _deciding_file(load_path: LoadPath, sysctl: Sysctl) -> _DecidingFile:
+    """Return the file that sets the key last in a way of loading that preflight cannot fix."""
     tuned, file = sysctl.tuned, winner(load_path, sysctl)
     if load_path is LoadPath.TUNED and tuned and not tuned.reapply:
-        remedy = f"set reapply_sysctl=1 in /etc/tuned/tuned-main.conf, or {KEY}={united} in a profile under /etc/tuned"
-        return tuned.source, remedy
+        remedy = "let tuned read the sysctl files after its own profile, then restart tuned"
+        return _DecidingFile(tuned.source, tuned.value, remedy, _REAPPLY, configures=False)
     if file is None:
-        return OWN_FILE, f"remove the link {OWN_FILE}, then reserve the ports again"
-    remedy = f"copy {file.path} to /etc/sysctl.d under the same name and set {KEY} = {united} in the copy"
-    return file.path, remedy
+        remedy = f"remove the link {OWN_FILE}, then reserve the ports again"
+        return _DecidingFile(OWN_FILE, "", remedy, (f"rm {OWN_FILE}",))
+    remedy = f"copy {file.path} to /etc/sysctl.d, then let preflight add the ports to the copy"
+    return _DecidingFile(file.path, file.value or "", remedy, (f"cp -n {shlex.quote(file.path)} /etc/sysctl.d/",))
 
 
 def _too_long(scribe: Here, ports: PortSet) -> Finding:

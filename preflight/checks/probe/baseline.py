@@ -28,7 +28,7 @@ def baseline_bandwidth(scribe: All, observations: tuple[Observation, ...], basel
 
     Result: WARN for pairs and hosts below 93 % of the baseline, FAIL below 80 %. For rails and all devices the limits
     are 90 % and 75 %. Each bandwidth is compared for the same operation and ranks, at the largest size that both runs
-    have. A baseline with other hosts, scopes or sizes is not compared. PRB103 reports pairs that are slower than
+    have. A baseline with different hosts, scopes or sizes is not compared. PRB103 reports pairs that are slower than
     other pairs, so this check leaves out these pairs and the groups that contain them.
 
     Check manually:
@@ -71,7 +71,7 @@ def _not_compared(
     elif scopes:
         scopes_note = f" of scope {', '.join(scopes)}" if compared else ""
         yield scribe.skip(
-            f"the baseline (run {baseline.run}) was measured with other hosts, scopes or sizes than this run. Its "
+            f"the baseline (run {baseline.run}) was measured with different hosts, scopes or sizes, so its "
             f"results{scopes_note} cannot be compared"
         )
 

@@ -29,7 +29,7 @@ def nccl_transport(scribe: All, observations: tuple[Observation, ...]) -> Iterat
     container without /dev/infiniband or libibverbs is enough, or a leftover NCCL_IB_DISABLE=1.
 
     Result: FAIL if the network is not the one that probe.transport (ib, socket) in the inventory sets. Without
-    probe.transport, sockets are accepted. With ib, the probe sets NCCL_NET=IB, and NCCL ends with an error if there is
+    probe.transport, sockets are accepted. With ib, the probe sets NCCL_NET=IB, and NCCL fails with an error if there is
     no RDMA. The check reads the network from the NCCL log of the probe's ranks, not from the installed software.
 
     Check manually: Replace train.py with your own program.

@@ -28,9 +28,9 @@ def port_reachability(
     arrivals: Mapping[str, Arrivals | None],
     sockets: Mapping[str, Sockets | None],
 ) -> Iterator[Finding]:
-    """Why: If a firewall blocks a port, or another process holds it, no error appears. All ranks wait for a timeout,
-    and its message points to a healthy host. Both gloo and NCCL listen on ports that the kernel chooses, so opening the
-    master's port is not enough.
+    """Why: A port that a firewall blocks, or that another process holds, causes no error message. All ranks wait for a
+    timeout, and its message points to a healthy host. Both gloo and NCCL listen on ports that the kernel
+    chooses, so opening the master's port is not enough.
 
     Result: FAIL for lost connections and for ports that are in use. WARN for a port in use by another run of preflight.
     Before torch starts, every host listens on the job's ports and on ephemeral ones, and the others connect. Both ends
@@ -161,6 +161,8 @@ def _wall(scribe: All, wall: Wall, hosts: int) -> Finding:
     subject = "the other host" if hosts == 2 else "other hosts"
     objects = "any tested port" if wall.all_ports else _ports(scribe, wall)
     remedy, commands = _remedy(scribe, wall.ephemeral)
+    if _other_listener(wall.visits):
+        remedy, commands = _answering(scribe, wall.target, wall.visits, wall.ports)
     return _lost(
         scribe,
         f"{host}: {subject} cannot connect to {objects}",
@@ -179,6 +181,11 @@ def _path(scribe: All, path: Path) -> Finding:
     host = path.target.host
     senders = [visit.source for visit in path.visits if visit.target == host]
     sources = folded(senders)
+    remedy = f"check {_BETWEEN}. Then check the routes and the output rules of {sources}"
+    commands = tuple(scribe.on(senders[0], command) for command in ("ip route", *_OUTPUT_RULES))
+    if _other_listener(path.visits):
+        ports = frozenset(port for visit in path.visits if visit.target == host for port in visit.dead)
+        remedy, commands = _answering(scribe, path.target, path.visits, ports)
     direction = "with" if path.both_ways else "from"
     return _lost(
         scribe,
@@ -187,8 +194,8 @@ def _path(scribe: All, path: Path) -> Finding:
         host=host,
         peer=path.visits[0].source,
         cause=_other_listener(path.visits) or "the path between them, or a firewall rule for these senders",
-        remedy=f"check {_BETWEEN}. Then check the routes and the output rules of {sources}",
-        commands=tuple(scribe.on(senders[0], command) for command in ("ip route", *_OUTPUT_RULES)),
+        remedy=remedy,
+        commands=commands,
         culprit=_culprit("port blocked on the way", host, *dict.fromkeys(senders)),
     )
 
@@ -222,6 +229,21 @@ def _other_listener(visits: tuple[Visit, ...]) -> str:
     if not hows(visits) <= {How.MUTE, How.STRANGER}:
         return ""
     return "another program answers at that address or port: a proxy, a redirect rule, or a host with the same address"
+
+
+def _answering(
+    scribe: All, target: Attendance, visits: tuple[Visit, ...], ports: frozenset[int]
+) -> tuple[str, tuple[str, ...]]:
+    """Return how to find the program that answers in place of preflight: a listener, a redirect rule or a machine with
+    the same address."""
+    host, source = target.host, visits[0].source
+    remedy = (
+        f"list the listeners and the redirect rules on {host}. If neither explains the answer, compare the MAC address "
+        f"that {source} uses for {target.address} with that of {host}"
+    )
+    listeners = f"ss -ltnp sport = :{min(ports)}"
+    commands = [scribe.on(host, command) for command in (listeners, "nft list ruleset", "ip -br link")]
+    return remedy, (*commands[:2], scribe.on(source, f"ip neigh show {target.address}"), commands[2])
 
 
 def _remedy(scribe: All, ephemeral: bool) -> tuple[str, tuple[str, ...]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from preflight.attribution import short_budget
 from preflight.attribution.causes import ON_THE_WIRE
-from preflight.attribution.culprit_words import Named, by_id, counted, hosts_of, named, partners, place
+from preflight.attribution.culprit_words import Named, by_id, counted, hosts_of, link_ends, named, partners, test_words
 from preflight.attribution.culprit_words import evidence as partner_evidence
 from preflight.attribution.rank_positions import (
     activity,
@@ -29,8 +29,9 @@ from preflight.attribution.stopped_ranks import (
 )
 from preflight.checks.engine.registry import All, Details, cluster_check
 from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, culprit_finding, unproven
+from preflight.checks.shared.pip import pip_install
 from preflight.facts.error_meanings import Meaning, meaning
-from preflight.facts.hung_rank_causes import usual
+from preflight.facts.hung_rank_causes import ONE_PROCESS, usual
 from preflight.model.cluster import Cluster
 from preflight.model.finding import Finding
 from preflight.model.measure import (
@@ -46,8 +47,8 @@ from preflight.model.measure import (
 )
 from preflight.model.outcome import Outcome
 
+_PIP = "pip install "  # beginning of a remedy's command
 _SHOWN = 8  # hangs that one finding lists as evidence
-_EXPECTED = "last stage: closed"
 _MANY = 3  # pairs without a known culprit; more of them are one finding
 
 
@@ -112,7 +113,7 @@ def _not_run(scribe: All, observations: Sequence[Observation], limit: TimeLimit 
         spent = f" within the budget of {limit.budget:.0f} s. {short_budget.enough(limit)}" if limit else ""
         yield scribe.unknown(
             f"{counted(len(ids), 'test')} did not run{spent}",
-            evidence=(f"tests {', '.join(ids[:8])}",),
+            evidence=(test_words(ids),),
             **_more_time(limit),
         )
 
@@ -291,7 +292,7 @@ def _by_stage(results: ProbeResults, straggler: Behind, culprits: Sequence[Named
 
 
 def _tests(straggler: Behind) -> str:
-    return f"tests {', '.join(observation.test.id for observation in straggler.seen[:8])}"
+    return test_words([observation.test.id for observation in straggler.seen])
 
 
 def _suspect_finding(results: ProbeResults, suspect: _Suspect, stops: Sequence[Stop]) -> Finding:
@@ -299,6 +300,8 @@ def _suspect_finding(results: ProbeResults, suspect: _Suspect, stops: Sequence[S
     first, views, view = straggler.seen[0], straggler.views, straggler.views[0]
     errors = [*(view.error for view in views), *(line for view in views for line in view.logs)]
     error_meaning = _meaning(cluster, first, straggler.stage, errors, view.state)
+    if error_meaning is usual("iteration", "gloo") and _host_nic_passes(results, culprit):
+        error_meaning = ONE_PROCESS
     summary = ". ".join(filter(None, (_progress(suspect), _contrast(results, suspect))))
     follows = [stop.told for stop in stops if suspect.explains(stop) and stop.seen[0] not in straggler.seen]
     return culprit_finding(
@@ -310,8 +313,7 @@ def _suspect_finding(results: ProbeResults, suspect: _Suspect, stops: Sequence[S
             cause=error_meaning.cause,
             remedy=error_meaning.remedy,
             commands=_commands(results.scribe, error_meaning, first, view.member),
-            expected=_EXPECTED,
-            found=_stage(first, straggler.stage),
+            found=_no_connection(first, straggler.stage),
             details=(
                 *evidence(cluster, first, views),
                 _tests(straggler),
@@ -321,6 +323,16 @@ def _suspect_finding(results: ProbeResults, suspect: _Suspect, stops: Sequence[S
             ),
             alone=by_itself(view) and view.state != "D",
         ),
+    )
+
+
+def _host_nic_passes(results: ProbeResults, culprit: Named) -> bool:
+    """Return whether other devices on the hosts of these devices pass with other hosts."""
+    own_hosts = hosts_of(culprit.one.members)
+    passed = [test for test in results.tests.values() if test.outcome is TestOutcome.PASS]
+    across = [test for test in passed if len({member.host for member in test.members}) > 1]
+    return culprit.kind == "device" and any(
+        own_hosts & {member.host for member in test.members} and not culprit.part(test.places) for test in across
     )
 
 
@@ -364,8 +376,6 @@ def _symptom(
         cause=error_meaning.cause,
         remedy=error_meaning.remedy,
         commands=_commands(results.scribe, error_meaning, failures[0], member or (failed or views)[0].member),
-        expected=_EXPECTED,
-        found=_last(stage),
     )
 
 
@@ -406,9 +416,8 @@ def _many_pairs(results: ProbeResults, stops: Sequence[Stop]) -> Finding:
         replace(
             _symptom(results, failures, first.stage),
             summary=f"both devices of {len(stops)} pairs stopped, so the culprit cannot be identified",
-            found=_last(", ".join(dict.fromkeys(stop.stage for stop in stops))),
             details=[
-                f"{' with '.join(sorted(stop.places))} ({', '.join(stop.ids[:8])}), {_last(stop.stage)}"
+                f"{' with '.join(sorted(stop.places))} ({test_words(stop.ids)}), last stage: {stop.stage}"
                 for stop in stops
             ],
         ),
@@ -418,7 +427,7 @@ def _many_pairs(results: ProbeResults, stops: Sequence[Stop]) -> Finding:
 def _stop_findings(results: ProbeResults, stop: Stop, neighbours: Sequence[str]) -> Iterator[Finding]:
     """Yield the findings about a group that stopped together. `neighbours`: the stops that follow from it."""
     first = stop.seen[0]
-    details = (*evidence(results.scribe.cluster, first, first.ranks), f"tests {', '.join(stop.ids[:8])}", *neighbours)
+    details = (*evidence(results.scribe.cluster, first, first.ranks), test_words(stop.ids), *neighbours)
     later = passed_later(stop, results.observations)
     once = f". A later test of the same ranks passed ({later})" if later else ""
     if len(stop.members) == 2:
@@ -460,7 +469,7 @@ def _end_finding(
         unproven("link", (member.place, peer.place), stop.seen, stop.seen[0].test.outcome),
         replace(
             symptom,
-            summary=f"{place(member.place)} and {peer.place} both stopped {activity(stop.stage)}{once}",
+            summary=f"{link_ends((member.place, peer.place))} both stopped {activity(stop.stage)}{once}",
             details=details,
             cause=symptom.cause or "one of the two ends, or the path between them",
         ),
@@ -485,14 +494,10 @@ def _trouble(view: RankView) -> str:
     return endings.get(view.end or End.OVERDUE, f"{'failed' if view.error else 'stuck'} {found_at(view, noun='')}")
 
 
-def _stage(observation: Observation, stage: str) -> str:
-    """Return the stage; before ranks meet, also the place where they are to meet."""
+def _no_connection(observation: Observation, stage: str) -> str:
+    """Return the place where ranks are to meet, if the rank did not reach it; else empty."""
     meeting = observation.meeting
-    return _last(stage) + (f", no connection to {meeting.place}" if stage == "device" and meeting else "")
-
-
-def _last(stage: str) -> str:
-    return f"last stage: {stage}"
+    return f"no connection to {meeting.place}" if stage == "device" and meeting else ""
 
 
 def _meaning(cluster: Cluster, observation: Observation, stage: str, errors: Iterable[str], state: str = "") -> Meaning:
@@ -505,11 +510,19 @@ def _commands(scribe: All, error_meaning: Meaning, observation: Observation, mem
     """Return the commands of the remedy for a rank, as typed on this machine."""
     address, _, port = observation.meeting.place.rpartition(":") if observation.meeting else ("", "", "")
     on_host = (
-        scribe.on(member.host, command.format(device=member.device, rendezvous=f"{address} {port}"))
+        _on_host(scribe, member, command, f"{address} {port}")
         for command in error_meaning.commands
         if port.isdigit() or "{rendezvous}" not in command
     )
     return (*on_host, *error_meaning.explanations)
+
+
+def _on_host(scribe: All, member: Member, command: str, rendezvous: str) -> str:
+    """Return a command for the rank's host as typed on this machine. Packages are for the jobs' Python."""
+    if command.startswith(_PIP):
+        (on_host,) = pip_install(scribe, member.host, command.removeprefix(_PIP).split())
+        return on_host
+    return scribe.on(member.host, command.format(device=member.device, rendezvous=rendezvous))
 
 
 def _end(view: RankView) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from preflight.attribution.culprit_words import Named, hosts_of, named, place, sentence
+from preflight.attribution.culprit_words import Named, hosts_of, link_ends, named, place, sentence
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, command, culprit_finding, unproven
 from preflight.model.finding import Finding
@@ -262,7 +262,7 @@ def _problem(culprit: Named, pairs: int) -> tuple[str, str]:
     members = culprit.one.members
     if culprit.kind == "link":
         cause = "the path between them" if culprit.proven else "one of the two ends, or the path between them"
-        return f"{place(members[0])} and {members[1]} are slow together", cause
+        return f"{link_ends(members)} are slow together", cause
     if culprit.kind == "group":
         return f"{pairs} pairs are slow, and the culprit cannot be identified", ""
     if culprit.single:

@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from preflight.attribution.culprit_words import Named, by_id, counted, named
+from preflight.attribution.culprit_words import Named, by_id, counted, hosts_of, named
 from preflight.checks.engine.registry import All, cluster_check
 from preflight.checks.shared.culprit_findings import ProbeResults, Symptom, command, culprit_finding, unproven
 from preflight.model.finding import Finding
@@ -15,7 +15,6 @@ _NO_COLLECTIVE = ("init", "close", "training_step")  # PRB113 judges the last on
 _SHOWN = 5  # results that a finding lists as evidence
 _TROUBLE = "wrong data"
 _EXPECTED = "0 wrong values"
-_REMEDY = "exclude the device from jobs, then test it with another partner"
 
 
 @dataclass
@@ -49,7 +48,7 @@ def collective_values(
     if all(map(_is_alone, observations)) and any(map(_has_run, observations)):
         yield scribe.skip("each device was tested alone, so no values were exchanged")
     elif not any(map(_compared_values, collectives)):
-        yield scribe.unknown("no test compared values")
+        yield scribe.unknown("no test reached the stage that compares values")
     wrong = [observation for observation in collectives if observation.test.outcome is TestOutcome.WRONG_DATA]
     if wrong:
         yield from _wrong_data(ProbeResults(scribe, observations, causes), wrong, located)
@@ -120,24 +119,37 @@ def _unexplained(
 
 def _by_partners(results: ProbeResults, culprit: Named, sources: Iterable[_Source]) -> Finding:
     lines = [line for source in sources if culprit.part([source.member.place]) for line in source.lines]
-    symptom = Symptom(_TROUBLE, remedy=_REMEDY, expected=_EXPECTED, details=lines[:_SHOWN])
+    symptom = replace(_exclusion(results.scribe, culprit), details=lines[:_SHOWN])
     return culprit_finding(results, culprit, symptom, Outcome.FAIL)
 
 
 def _by_pattern(results: ProbeResults, source: _Source) -> Finding:
     member, lines = source.member, source.lines
+    culprit = unproven("device", (member.place,), source.observations, TestOutcome.WRONG_DATA)
     return culprit_finding(
         results,
-        unproven("device", (member.place,), source.observations, TestOutcome.WRONG_DATA),
-        Symptom(
-            _TROUBLE,
-            f"{member.host}: device {member.device} (rank {member.rank}) sends wrong data",
-            remedy=_REMEDY,
-            expected=_EXPECTED,
+        culprit,
+        replace(
+            _exclusion(results.scribe, culprit),
+            summary=f"{member.host}: device {member.device} (rank {member.rank}) sends wrong data",
             found=f"wrong values in {counted(len(lines), 'result')}",
             details=lines[:_SHOWN],
         ),
     )
+
+
+def _exclusion(scribe: All, culprit: Named) -> Symptom:
+    """Return the symptom of wrong data with the remedy, without summary and details."""
+    hosts = hosts_of(culprit.one.members)
+    if culprit.kind not in ("device", "host"):
+        remedy = (
+            "do not use these devices together in a job. Test them in pairs to find the device that sends wrong data"
+        )
+        return Symptom(_TROUBLE, remedy=remedy, commands=(command(scribe, hosts, Scope.PAIR),), expected=_EXPECTED)
+    partner = next((host.name for host in scribe.hosts if host.name not in hosts), "")
+    remedy = f"exclude this {culprit.kind} from jobs. Before you replace it, test it in pairs with other devices"
+    test = command(scribe, (*hosts, partner) if partner else hosts, Scope.PAIR)
+    return Symptom(_TROUBLE, remedy=remedy, commands=(test,), expected=_EXPECTED)
 
 
 def _receivers(observation: Observation) -> list[RankView]:
@@ -146,7 +158,7 @@ def _receivers(observation: Observation) -> list[RankView]:
 
 def _line(observation: Observation, view: RankView) -> str:
     test, wrong = observation.test, counted(view.wrong_values, "wrong value")
-    return f"{view.member.place} received {wrong} in {test.op} {test.dtype} ({test.id}): {view.first_wrong[:120]}"
+    return f"{view.member.place} received {wrong} in {test.op} {test.dtype} (test {test.id}): {view.first_wrong[:120]}"
 
 
 def _sources(wrong: Iterable[Observation]) -> dict[str, _Source]:

@@ -121,7 +121,7 @@ def routable(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
         setting = f"NCCL_IB_GID_INDEX={wanted}" if wanted is not None else "NCCL"
         details: dict[str, Any] = {
             "host": name,
-            "evidence": tuple(f"{entry.index} {entry.gid} {entry.kind}" for entry in gids[:20]),
+            "evidence": tuple(f"GID index {entry.index}: {entry.gid} (RoCE {entry.kind})" for entry in gids[:20]),
         }
         if not gids:
             yield scribe.unknown(f"{name}: {port.device}: the GIDs could not be read", host=name)
@@ -182,7 +182,7 @@ def one_kind(scribe: All, rdma: Mapping[str, Rdma], job: _Jobs) -> Iterator[Find
     odd = list(odd_ones(words))
     for odd_host in odd:
         yield scribe.bad(
-            f"{odd_host.host}: NCCL uses {odd_host.value} here and {odd_host.usual} on {odd_host.elsewhere}",
+            f"{odd_host.host}: NCCL uses {odd_host.value}, but {odd_host.usual} on {odd_host.elsewhere}",
             host=odd_host.host,
             peer=odd_host.others[0],
             expected=odd_host.usual,
@@ -290,8 +290,8 @@ def _other_sizes(scribe: All, ports: Sequence[_PortPackets]) -> Iterator[Finding
     for port in ports:
         for odd in port.odd:
             yield scribe.bad(
-                f"{odd.host}: {port.device} sends RDMA packets of {odd.value} bytes here and of {odd.usual} bytes on "
-                f"{odd.elsewhere} ({port.by_host[odd.host].setting})",
+                f"{odd.host}: {port.device} uses {odd.value}-byte RDMA packets ({port.by_host[odd.host].setting}), but "
+                f"{odd.usual}-byte packets on {odd.elsewhere}",
                 host=odd.host,
                 peer=odd.others[0],
                 expected=f"{odd.usual} bytes",
@@ -319,7 +319,7 @@ def _compared(ports: Sequence[_PortPackets]) -> set[str]:
 def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Network], job: _Jobs) -> Iterator[Finding]:
     """Why: NCCL connects the first RDMA device of one host to the first RDMA device of another host, by name. If mlx5_0
     is in rail 0 on one host and in rail 1 on another, packets have to cross rails. Many fabrics do not support that.
-    The job then hangs or ends with "Got completion with error 12".
+    The job then hangs or fails with "Got completion with error 12".
 
     Result: FAIL if hosts with the same networks have them on different devices. If every host has separate, routed
     networks, nothing is compared.
@@ -328,7 +328,7 @@ def same_rails(scribe: All, rdma: Mapping[str, Rdma], network: Mapping[str, Netw
       rdma link show
       ip -4 -brief address show
 
-    Fix: Put the interface of each RDMA device into the same rail on all hosts. Or give the devices persistent names
+    Fix: Connect each RDMA device to the same rail on all hosts. Or give the devices persistent names
     (udev, rdma-core's 60-rdma-persistent-naming.rules).
     """
     gid_choices = _choose_gids(scribe, rdma, job)
@@ -393,7 +393,7 @@ def _other_rails(scribe: All, group: _RailGroup) -> Iterator[Finding]:
         differences = [(device, rail) for device, rail in odd.value if usual.get(device) != rail]
         device, rail = differences[0] if differences else odd.value[0]
         yield scribe.bad(
-            f"{odd.host}: {device} is in {rail} here and in {usual.get(device, 'no network')} on {odd.elsewhere}",
+            f"{odd.host}: {device} is in {rail}, but in {usual.get(device, 'no network')} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             evidence=tuple(

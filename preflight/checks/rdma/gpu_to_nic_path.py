@@ -185,9 +185,13 @@ def _iommu_problem(rdma: Rdma) -> str:
     return ""
 
 
+# "-" sets the soft and the hard limit.
+_UNLIMITED = r'sh -c "echo \* - memlock unlimited >/etc/security/limits.d/91-memlock.conf"'
+
+
 @host_check("RDM112", "Locked-memory limit", products=NVIDIA, optional=("job",))
 def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterator[Finding]:
-    """Why: RDMA locks the memory that a NIC reads and writes. If the limit is too small, NCCL ends with "Call to
+    """Why: RDMA locks the memory that a NIC reads and writes. If the limit is too small, NCCL fails with "Call to
     ibv_reg_mr_iova2 failed with error Cannot allocate memory". The error can also be "ibv_create_qp failed". Daemons
     and containers pass their own limit on to jobs.
 
@@ -197,9 +201,11 @@ def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterat
     Check manually: Run this in the way that jobs start: through sshd, the scheduler or the container.
       ulimit -l
 
-    Fix: Write these lines to a file in /etc/security/limits.d.
+    Fix: Write these lines to a file in /etc/security/limits.d, then log in again.
       * soft memlock unlimited
       * hard memlock unlimited
+    If the hard limit is high enough, add this line to the job script instead.
+      ulimit -l unlimited
     For containers, use docker run --ulimit memlock=-1. For Slurm, set LimitMEMLOCK=infinity in slurmd's unit.
     """
     ports = used(scribe.cluster, job, active_ports(rdma))
@@ -213,7 +219,9 @@ def memlock(scribe: Here, rdma: Rdma, limits: Limits, job: Job | None) -> Iterat
         yield scribe.bad(
             f"{scribe.host.name}: jobs may lock only {limits.memlock_soft >> 10} KiB of memory",
             expected="unlimited",
-            found=f"{limits.memlock_soft} bytes",
-            remedy="raise the memlock limit in the job script, or in /etc/security/limits.d",
-            commands=("ulimit -l unlimited",),
+            remedy="start the container with docker run --ulimit memlock=-1"
+            if job.contained
+            else "write the limit to a file in limits.d, then log in again. If slurmd or another daemon starts jobs, "
+            "also set LimitMEMLOCK=infinity in its systemd unit",
+            commands=() if job.contained else (scribe.on(scribe.host.name, _UNLIMITED),),
         )

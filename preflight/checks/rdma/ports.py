@@ -89,7 +89,7 @@ def _inactive(scribe: Here, host: Rdma, places: CountedPorts, usual_number: int)
             may_be_meant = _may_be_meant(scribe.cluster, port, is_doubtful=is_doubtful)
             alike[may_be_meant, is_certain, _problem(place, host, port)].append(_port_name(place))
     for (may_be_meant, is_certain, problem), names in alike.items():
-        elsewhere = f" here and active on {'most' if is_certain else 'other'} hosts"
+        elsewhere = f", but active on {'most' if is_certain else 'other'} hosts"
         report = scribe.warn if may_be_meant else scribe.bad
         yield report(
             f"{scribe.host.name}: {', '.join(names)}: {problem.text}{'' if scribe.cluster.machine.rdma else elsewhere}",
@@ -256,7 +256,7 @@ def rate(scribe: All, rdma: Mapping[str, Rdma], job: Mapping[str, Job | None]) -
         for odd in odd_ones(rates_of_port):
             if odd.value < odd.usual:
                 yield scribe.bad(
-                    f"{odd.host}: {_port_name(place)} runs at {odd.value:g} Gbit/s here and at {odd.usual:g} Gbit/s on "
+                    f"{odd.host}: {_port_name(place)} runs at {odd.value:g} Gbit/s, but at {odd.usual:g} Gbit/s on "
                     f"{odd.elsewhere}",
                     host=odd.host,
                     peer=odd.others[0],
@@ -277,7 +277,7 @@ FEW, SHARE = 10, 1e-6  # a link with at most so many errors, and such a share of
     optional=("job",),
 )
 def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
-    """Why: If a link goes down for a second, the job ends with "Got async event : port error", or with error 12. When
+    """Why: If a link goes down for a second, the job fails with "Got async event : port error", or with error 12. When
     you check the link manually, it is up again. The counters start when the driver is loaded, and a switch may have
     been restarted since then.
 
@@ -319,14 +319,30 @@ def counters(scribe: Here, rdma: Rdma, job: Job | None) -> Iterator[Finding]:
 def _high_counts(port: PortCounters) -> Iterator[str]:
     for name in FLAPS:
         if (count := port.values.get(name, 0)) >= FEW:
-            yield f"{name} {count}"
+            yield _counted(count, name)
     packets = port.values.get("port_rcv_packets", 0)
     for name in DAMAGED:
         if (count := port.values.get(name, 0)) >= max(FEW, SHARE * packets):
-            yield f"{name} {count}" + (f" of {packets} packets" if packets else "")
+            yield _counted(count, name) + (f" in {packets:,} packets" if packets else "")
+
+
+_NOUNS = {  # for counters whose own names are not plural nouns
+    "link_downed": ("link loss", "link losses"),
+    "link_error_recovery": ("link recovery", "link recoveries"),
+    "port_rcv_errors": ("receive error", "receive errors"),
+}
+
+
+def _counted(count: int, counter: str, adjective: str = "") -> str:
+    """Return `4,000 symbol errors`, or `1 new link loss`."""
+    noun = counter.removesuffix("s").replace("_", " ")
+    singular, plural = _NOUNS.get(counter, (noun, f"{noun}s"))
+    return f"{count:,} {adjective}{singular if count == 1 else plural}"
 
 
 def _increases(before: Mapping[str, int], after: Mapping[str, int], seconds: float | None) -> Iterator[str]:
     for name in (*FLAPS, *DAMAGED):
         if (increase := after.get(name, 0) - before.get(name, 0)) > 0 and name in before:
-            yield f"{name} rose by {increase} " + ("during the tests" if seconds is None else f"within {seconds:.1f} s")
+            yield f"{_counted(increase, name, 'new ')} " + (
+                "during the tests" if seconds is None else f"within {seconds:.1f} s"
+            )

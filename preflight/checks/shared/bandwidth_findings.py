@@ -53,9 +53,12 @@ def slow_findings(scribe: All, bandwidths: Iterable[ComparedBandwidth], advice: 
     slow = [figures for figures in groups.values() if figures[0].outcome is not Outcome.PASS]
     slow_pairs = [figures[0] for figures in slow if figures[0].shape.scope is Scope.PAIR]
     if len(slow_pairs) == sum(scope is Scope.PAIR for scope, _ in groups) >= FEWEST:
-        shared = "switches, MTU, flow control, versions, or a job that runs at the same time"
+        shared = "the switches, the MTU, the flow control, mismatched versions, or a job that ran at the same time"
         yield _finding(
-            scribe, f"all {len(slow_pairs)} pairs are slow. The slowest", slow_pairs, advice._replace(cause=shared)
+            scribe,
+            f"all {len(slow_pairs)} pairs are slow. The slowest reaches",
+            slow_pairs,
+            advice._replace(cause=shared),
         )
         slow = [figures for figures in slow if figures[0].shape.scope is not Scope.PAIR]
     for figures in slow:
@@ -76,10 +79,10 @@ def _subject(shape: Shape) -> tuple[str, Subject]:
     if shape.scope is Scope.PAIR:
         place, _, peer = shape.place.partition(" ")
         host, _, device = place.partition("/")
-        return f"{host}: device {device} and {peer}", {"host": host, "device": int(device), "peer": peer}
+        return f"{host}: {place} and {peer} reach", {"host": host, "device": int(device), "peer": peer}
     if shape.scope is Scope.HOST:
-        return f"{shape.place}: {shape.ranks} ranks", {"host": shape.place}
-    return f"{shape.place}, {shape.ranks} ranks" if shape.place else f"all {shape.ranks} ranks", {}
+        return f"{shape.place}: {shape.ranks} ranks reach", {"host": shape.place}
+    return f"{shape.place}, {shape.ranks} ranks reach" if shape.place else f"all {shape.ranks} ranks reach", {}
 
 
 def _finding(
@@ -92,7 +95,7 @@ def _finding(
     worst, *other_figures = figures
     return scribe.finding(
         worst.outcome,
-        f"{name}: {worst.words}",
+        f"{name} {worst.words}",
         **subject,
         **advice._asdict(),
         expected=f"{worst.least:.0%} of {worst.against} or more",

@@ -4,7 +4,8 @@ imports."""
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
-from preflight.checks.versions.equal_versions import Replacement, differing, install_cann, pip_install, replacement
+from preflight.checks.shared.pip import pip_install
+from preflight.checks.versions.equal_versions import Replacement, differing, install_cann, replacement
 from preflight.facts.compatibility import (
     MINDSPORE,
     PYTHON,
@@ -31,7 +32,7 @@ IMPORTED_BY_CANN = ("numpy", "scipy", "decorator", "attrs")
 
 @host_check("VER108", "CANN, Python and torch_npu compatibility", products=NPU)
 def torch_npu(scribe: Here, versions: Versions) -> Iterator[Finding]:
-    """Why: torch_npu calls functions of CANN that older releases do not have. The job ends with "undefined symbol" on
+    """Why: torch_npu calls functions of CANN that older releases do not have. The job fails with "undefined symbol" on
     import, or with an internal error when it creates the first communicator.
 
     Result: FAIL if CANN is too old for torch_npu, or if torch_npu does not support the Python version. WARN if CANN is
@@ -72,7 +73,7 @@ def _not_in_table(versions: Versions) -> str:
     if not build or not cann:
         return "torch_npu or CANN is not installed"
     if _wheels_differ(versions):
-        return f"torch_npu {build} is not made for torch {versions.torch} (see VER107)"
+        return f"torch_npu {build} is not built for torch {versions.torch} (see VER107)"
     if not cann_of(build) or not known_cann(cann):
         return f"torch_npu {build} or CANN {cann} is not in the vendor's table as of torch_npu 2.12"
     return ""
@@ -165,7 +166,7 @@ def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
       pip list | grep -i mindspore
       python3 -c 'import mindspore; mindspore.run_check()'
 
-    Fix: Install the MindSpore release that belongs to this CANN release.
+    Fix: Install the MindSpore release that is built for this CANN release.
     """
     installed, cann = job.packages.get("mindspore", ""), versions.cann or ""
     if not installed or not cann:
@@ -176,7 +177,7 @@ def mindspore(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
         fit = _fit(versions)
         remedy, packages = _other_mindspore(versions, wanted, fit.cann if fit else "")
         yield scribe.bad(
-            f"{scribe.host.name}: MindSpore {installed} is made for CANN {' or '.join(wanted)}, but CANN {cann} "
+            f"{scribe.host.name}: MindSpore {installed} is built for CANN {' or '.join(wanted)}, but CANN {cann} "
             "is installed",
             expected=f"CANN {wanted[0]}",
             found=f"CANN {cann}",
@@ -195,7 +196,9 @@ def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> tu
     if release_ := next(
         (name for name, canns in MINDSPORE.items() if known_cann(cann or versions.cann or "") in canns), ""
     ):
-        return f"install MindSpore {release_}, which is made for this CANN", (f"mindspore=={release_}",)
+        return f"install MindSpore {release_}, which is built for the installed CANN release", (
+            f"mindspore=={release_}",
+        )
     if cann:
         return f"run MindSpore with CANN {wanted[0]} in a separate container, because torch_npu needs CANN {cann}", ()
     return install_cann(versions, wanted[0]), ()
@@ -204,7 +207,7 @@ def _other_mindspore(versions: Versions, wanted: Sequence[str], cann: str) -> tu
 @host_check("VER111", "Python packages for CANN", products=NPU, severity=Outcome.WARN)
 def imported_by_cann(scribe: Here, versions: Versions, job: Job) -> Iterator[Finding]:
     """Why: CANN's operator compiler is a Python program that runs in the jobs' Python. It needs the packages numpy,
-    scipy, decorator and attrs. Without them, the first operator that has to be compiled ends with 500001 or "No module
+    scipy, decorator and attrs. Without them, the first operator that has to be compiled fails with 500001 or "No module
     named". Everything before that operator works.
 
     Result: WARN if a package is missing.

@@ -2,12 +2,22 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import NPU, All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
-from preflight.facts.compatibility import Stack, builds_of, fitting, numbers, oldest_driver, release
+from preflight.checks.shared.pip import pip_install
+from preflight.facts.compatibility import (
+    Stack,
+    builds_of,
+    cann_of,
+    fitting,
+    known_cann,
+    numbers,
+    oldest_driver,
+    release,
+)
 from preflight.facts.sections.job import Job
 from preflight.facts.sections.nvidia import Nvidia
 from preflight.facts.types import Versions
@@ -27,7 +37,7 @@ def differing(scribe: All, software: str, versions: Mapping[str, str | None]) ->
     for odd in odd_ones(versions):
         actual, usual = odd.value or "not installed", odd.usual or "not installed"
         yield scribe.bad(
-            f"{odd.host}: {software} is {actual} here and {usual} on {odd.elsewhere}",
+            f"{odd.host}: {software} is {actual}, but {usual} on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
             remedy=f"install the same release of {software} on every host",
@@ -132,8 +142,8 @@ def firmware(scribe: All, versions: Mapping[str, Versions]) -> Iterator[Finding]
 
 @cluster_check("VER113", "NCCL and CUDA runtime versions", products=NVIDIA)
 def nccl(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
-    """Why: Ranks with different NCCL releases end with "Mismatched NCCL version detected". If the release is too old to
-    report this, the ranks hang. A CUDA runtime that is too new for one host's driver fails only on that host.
+    """Why: Ranks with different NCCL releases fail with "Mismatched NCCL version detected". If the release is too old
+    to report this, the ranks hang. A CUDA runtime that is too new for one host's driver fails only on that host.
 
     Result: FAIL if the packages from PyTorch's wheels (nvidia-nccl-cu12, nvidia-cuda-runtime-cu12) differ from those on
     most hosts. The check cannot see libraries that were installed in another way or loaded by LD_PRELOAD. Their version
@@ -198,18 +208,28 @@ def cuda(scribe: Here, job: Job, nvidia: Nvidia) -> Iterator[Finding]:
     elif not _serves(served, runtime, nvidia):
         driver = f"driver {nvidia.module.version}" if nvidia.module else "the driver"
         wanted, served_cuda = ".".join(map(str, runtime)), ".".join(map(str, served))
+        minimum = f"{_minimum_driver(runtime)} or later"
         report = scribe.warn if job.contained or "/compat" in job.variables.get("LD_LIBRARY_PATH", "") else scribe.bad
         yield report(
-            f"{scribe.host.name}: {source} is made for CUDA {wanted}, but {driver} supports CUDA {served_cuda}",
-            expected=f"a driver for CUDA {runtime[0]}",
+            f"{scribe.host.name}: {source} is built for CUDA {wanted}, but {driver} supports at most "
+            f"CUDA {served_cuda}",
+            expected=minimum,
             found=f"CUDA {served_cuda}",
-            remedy=f"install a driver for CUDA {runtime[0]} and reboot, or install a torch for CUDA {served_cuda}",
+            remedy=f"install {minimum} and reboot. Or install a torch for CUDA {served_cuda} or older",
         )
 
 
 # Major release of CUDA → the first driver that runs all its minor releases; older majors have none. The table of
 # "minor version compatibility" in https://docs.nvidia.com/deploy/cuda-compatibility
 _FIRST_DRIVER = {11: (450, 80, 2), 12: (525, 60, 13)}
+
+
+def _minimum_driver(runtime: tuple[int, int]) -> str:
+    """Return the oldest driver that runs programs for a CUDA release: by its number, else by its own CUDA release."""
+    major, minor = runtime
+    if major in _FIRST_DRIVER:
+        return "driver {}.{:02}.{:02}".format(*_FIRST_DRIVER[major])
+    return f"a driver for CUDA {major}.{0 if major >= min(_FIRST_DRIVER) else minor}"
 
 
 def _serves(served: tuple[int, int], runtime: tuple[int, int], nvidia: Nvidia) -> bool:
@@ -265,13 +285,14 @@ def torch_pair(scribe: Here, versions: Versions) -> Iterator[Finding]:
         yield scribe.skip("torch or torch_npu is not installed")
     elif release(torch) != release(npu):
         fit = fitting(Stack(torch, npu, versions.cann or ""))
-        change = replacement(versions, fit) or Replacement(f"torch_npu {release(torch)}", npu, _choice(torch))
+        change = replacement(versions, fit) or _choice(torch, npu)
+        show = () if fit or not change.packages else (_show_cann(scribe),)
         yield scribe.bad(
-            f"{scribe.host.name}: torch_npu {npu} is not made for torch {torch}",
+            f"{scribe.host.name}: torch_npu {npu} is not built for torch {torch}",
             expected=change.expected,
             found=change.found,
             remedy=change.remedy,
-            commands=pip_install(scribe, scribe.host.name, change.packages),
+            commands=(*show, *pip_install(scribe, scribe.host.name, change.packages)),
         )
 
 
@@ -291,7 +312,7 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
         return None
     pairs = (("torch", versions.torch, fit.torch), ("torch_npu", versions.torch_npu, fit.torch_npu))
     wheels = [(name, old, new) for name, old, new in pairs if old is not None and old != new]
-    steps = [f"install {' and '.join(f'{name} {new}' for name, _, new in wheels)}"] * bool(wheels)
+    steps = [f"install {' and '.join(f'{name} {new}' for name, _, new in wheels)}{_with_cann(fit)}"] * bool(wheels)
     other_cann = fit.cann != versions.cann
     if other_cann:
         steps.insert(0, install_cann(versions, fit.cann))
@@ -303,15 +324,9 @@ def replacement(versions: Versions, fit: Stack | None) -> Replacement | None:
     )
 
 
-def pip_install(scribe: Here, host: str, packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that installs packages in the jobs' Python on a host; none without packages."""
-    if not packages:
-        return ()
-    probe = scribe.cluster.probe
-    command = (probe.python, "-m", "pip", "install", *packages)
-    if probe.setup:
-        command = ("bash", "-c", f"{probe.setup} && {shlex.join(command)}")
-    return (scribe.on(host, shlex.join((*probe.wrapper, *command))),)
+def _with_cann(fit: Stack) -> str:
+    """Return the end of the advice for a torch_npu that is built for another CANN and runs with this one, too."""
+    return "" if known_cann(fit.cann) == cann_of(fit.torch_npu) else f" (torch_npu also runs with CANN {fit.cann})"
 
 
 def install_cann(versions: Versions, cann: str) -> str:
@@ -321,9 +336,24 @@ def install_cann(versions: Versions, cann: str) -> str:
     return f"install CANN {cann}" + (f" and driver {'.'.join(map(str, needed))} or later" if too_old else "")
 
 
-def _choice(torch: str) -> str:
-    """Return the advice where CANN is not known: the torch_npu for every CANN that has one for this torch."""
-    builds = [f"{build} with CANN {cann}" for cann, build in builds_of(torch).items()]
+def _choice(torch: str, torch_npu: str) -> Replacement:
+    """Return the replacement where CANN is not known: the torch_npu for every CANN that has one for this torch."""
+    expected, builds = f"torch_npu {release(torch)}", builds_of(torch)
     if not builds:
-        return "install a torch and a torch_npu that are made for each other and for the jobs' CANN"
-    return f"install the torch_npu for torch {release(torch)} and the jobs' CANN: {', '.join(builds)}"
+        remedy = "install a torch and a torch_npu that are built for each other and for the jobs' CANN"
+        return Replacement(expected, torch_npu, remedy)
+    newest, build = next(iter(builds.items()))
+    choices = ", ".join(f"{build} for CANN {cann}" for cann, build in builds.items())
+    remedy = f"show the release of CANN, then install the torch_npu for it: {choices}"
+    if len(builds) > 1:
+        remedy += f". The last command is for CANN {newest}"
+    return Replacement(expected, torch_npu, remedy, (f"torch_npu=={build}",))
+
+
+def _show_cann(scribe: Here) -> str:
+    """Return the command that shows the release of CANN where jobs run."""
+    command, wrapper = (
+        "cat /usr/local/Ascend/ascend-toolkit/latest/*-linux/*_install.info",
+        scribe.cluster.probe.wrapper,
+    )
+    return scribe.on(scribe.host.name, shlex.join((*wrapper, "sh", "-c", command)) if wrapper else command)

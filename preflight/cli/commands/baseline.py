@@ -2,7 +2,7 @@
 
   preflight baseline save         # last probe that passed
   preflight baseline show
-  preflight baseline compare      # last probe; exit code 1 if it is slower
+  preflight baseline compare      # exit code 1 if the last probe is slower
 
 A baseline is for one cluster, one product and one backend. The check PRB115 compares every later
 probe with the baseline "default". The run of a baseline stays in the history until another run

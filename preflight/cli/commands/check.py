@@ -78,7 +78,7 @@ def _add_ping_arguments(parser: argparse.ArgumentParser) -> None:
     pings.add_argument(
         "--cross-rail",
         action="store_true",
-        help="also ping devices on other rails; with --mesh, on all hosts",
+        help="also ping devices on other rails (with --mesh: those of all hosts)",
     )
     pings.add_argument(
         "--ping-size", type=_ping_size, metavar="BYTES", help="payload of a ping in bytes, such as 64, 1500 or 4000"

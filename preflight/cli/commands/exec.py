@@ -10,7 +10,7 @@ srun or mpirun starts the command once on each node. The environment of the comm
 variables that torchrun and other launchers need. The command line therefore needs no rank, address
 or number of nodes.
 
-The output and the exit code are those of the command. Messages of preflight go to stderr. Nodes
+The output and the exit code are those of the command. preflight writes its messages to stderr. Nodes
 in an allocation count as idle, because they belong to the job. See docs/exec.md for the variables,
 and for the reasons to leave a node out.
 """
@@ -46,7 +46,7 @@ def _add_node_arguments(parser: argparse.ArgumentParser) -> None:
         "--via",
         choices=("slurm", "mpi", "ssh"),
         metavar="slurm|mpi",
-        help="launcher of the command and of the probe (default: slurm in a Slurm job, else from the inventory)",
+        help="launcher for the command and the probe (default: slurm in a Slurm job, else from the inventory)",
     )
     nodes.add_argument(
         "--unknown",

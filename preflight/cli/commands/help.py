@@ -1,4 +1,4 @@
-"""Print the help of a command, or the list of all commands.
+"""Print help for a command, or the list of all commands.
 
   preflight help
   preflight help check

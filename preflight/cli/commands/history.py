@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _number(text: str) -> int:
     if not text.isdecimal() or len(text) > 6 or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of runs")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a valid number of runs")
     return int(text)
 
 

@@ -108,7 +108,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     simulating = actions.add_parser(
         "simulate",
-        help="simulate the localiser in a model of a large fabric",
+        help="run the localiser on a simulated large fabric",
         description=_SIMULATE,
         allow_abbrev=False,
     )
@@ -143,7 +143,7 @@ def _add_spec_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="L",
-        help="number of leaf switches per spine; 1 is a single switch (default: 1)",
+        help="number of leaf switches below one spine (default: 1, which is a single switch without a spine)",
     )
     parser.add_argument("--user", default="root", help="ssh account; any account except root gets sudo (default: root)")
 

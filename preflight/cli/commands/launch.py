@@ -1,14 +1,14 @@
-"""Print the command and environment of each host for a job, or check start scripts.
+"""Print the command and environment that start a job on each host, or check start scripts.
 
   preflight launch --launcher torchrun -- train.py --epochs 10
   preflight launch --launcher mpirun --devices 0,1 -o json -- train.py
   preflight launch --launcher shell -o scripts --dir start -- train.py
   preflight launch --check run-node01.sh run-node02.sh
 
-The command starts nothing. The program and its arguments follow after -- and stay unchanged. If
+The command starts nothing. The program and its arguments follow -- and are passed on unchanged. If
 the inventory has no host NIC, or HCCL_IF_IP is needed, one round trip reads the host NIC and its
-address. With --from FACTS, both come from saved facts or a capture. With --offline, both are left
-out. docs/launch.md lists the launchers, the variables and the problems that --check finds.
+address. With --from FACTS, both are read from saved facts or a capture. With --offline, both are
+left out. docs/launch.md lists the launchers, the variables and the problems that --check finds.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_inventory_arguments(parser)
     hosts = option_group(parser, HOSTS)
     hosts.add_argument(
-        "--from", dest="source", type=Path, metavar="FACTS", help="saved facts or capture with the host NICs"
+        "--from", dest="source", type=Path, metavar="FACTS", help="saved facts or capture to read the host NICs from"
     )
     hosts.add_argument(
         "--offline", action="store_true", help="contact no host, and leave out values that only the hosts have"

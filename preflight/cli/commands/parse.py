@@ -4,7 +4,7 @@
   npu-smi info -t board -i 0 | preflight parse npu-smi.board
   preflight parse --list
 
-If the parser does not understand a text, it prints an error, and the exit code is 3.
+If the parser does not understand its input, it prints an error and ends with exit code 3.
 """
 
 import argparse

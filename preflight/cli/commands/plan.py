@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="FILE",
-        help="file for the plan, for preflight apply FILE; an existing file is overwritten only if it is a plan",
+        help="file for the plan, to be used by preflight apply; overwrites an existing file only if it is a plan",
     )
     output.add_argument("--exit-code", action="store_true", help="exit with code 5 if something would change")
 

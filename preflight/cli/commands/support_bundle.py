@@ -9,8 +9,8 @@ Only the owner can read the file. Text that may be a password, key or token is r
 numbers and machine ids are replaced, and connection settings are left out. Names and addresses
 stay, so read the file before you share it.
 
-Hosts are contacted only with --fetch. The commands check --from, facts --from and diff can read
-the file.
+Hosts are contacted only with --fetch. You can pass the file to "preflight check --from",
+"preflight facts --from" and "preflight diff".
 """
 
 import argparse

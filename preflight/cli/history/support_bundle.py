@@ -104,7 +104,7 @@ def _add_run(bundle: _Bundle, past: CheckRun, clean_: Clean) -> None:
             of_report(bundle.members[REPORT], REPORT)
     except UsageError as error:  # an unreadable document is of no use
         raise PreflightError(
-            f"nothing was written, since removing secrets broke a file: {error}. Report this."
+            f"nothing was written, since removing secrets broke a file: {error}. Report this as a bug in preflight."
         ) from error
 
 

@@ -12,7 +12,7 @@ from preflight.provision.apply import Way
 
 def run(args: argparse.Namespace) -> int:
     if not args.limit:
-        raise UsageError("gate clear needs the fixed hosts, such as --limit node02")
+        raise UsageError("gate clear needs the repaired hosts, such as --limit node02")
     with session(host_options(args)) as s:
         answers = clear(s.cluster, Way(s.hosts, s.transport, args.pool, s.progress))
         s.progress.clear()

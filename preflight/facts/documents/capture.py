@@ -158,7 +158,7 @@ def dump(capture: Capture, salt: str, pseudonyms: Pseudonyms | None = None) -> s
         raise PreflightError(
             f"nothing was written, since the capture would still contain {'; '.join(leaks[:_MOST_LEAKS])}"
             f"{' and more' if len(leaks) > _MOST_LEAKS else ''}. "
-            "Report this as a bug. Until it is fixed, capture without --anonymous"
+            "Report this as a bug in preflight. Until it is fixed, capture without --anonymous"
         )
     return pseudonyms.shown(text)
 

@@ -67,7 +67,7 @@ FAULTS = (
         "device",
         ("NIC104",),
         True,
-        "the link of the device has half the speed.",
+        "the device's link runs at half the expected speed.",
         _slow_port,
         told_no_more,
     ),

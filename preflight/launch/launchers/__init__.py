@@ -30,6 +30,6 @@ def launches(job: LaunchedJob) -> tuple[HostLaunch, ...]:
     if any(len(word.encode()) > LONGEST for word in words):
         raise UsageError(
             f"{job.launcher} would need an argument of more than 128 KiB for {len(job.places)} hosts, more than Linux "
-            "allows. Start the job on every host with torchrun or shell"
+            "allows. Use --launcher torchrun or --launcher shell, and start the job on every host"
         )
     return started

@@ -91,7 +91,7 @@ def of_look(look):
     """Return the problems of a run, or its outcome itself where no problem accounts for it."""
     problems = [problem for problem in look["problems"] if problem["outcome"] != "pass"]
     if look["outcome"] in ("fail", "unknown") and all(problem["outcome"] != look["outcome"] for problem in problems):
-        problems.append(reason("verdict", look["outcome"], "run %s ended like this without a reason" % look.get("run")))
+        problems.append(reason("verdict", look["outcome"], "run %s reported this without a reason" % look.get("run")))
     return problems
 
 

@@ -144,7 +144,7 @@ class Nodes:
     def _take(self, frame: RelayFrame, node: _Node) -> None:
         node.last_frame = time.monotonic()
         if frame.seq != node.seq:
-            self._lose(node.host, f"{self._site.name} lost a part of the output")
+            self._lose(node.host, f"part of the output of {self._site.name} was lost")
         node.seq = frame.seq + 1
         if frame.here is not None:
             self._add_name(node, frame.here)

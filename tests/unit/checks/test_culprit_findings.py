@@ -74,14 +74,14 @@ KINDS: dict[str, tuple[Any, str, tuple[str | None, int | None, int | None, str |
     "host": (HOST, "node03: 2 ranks (devices 0-1) hung while creating the communicator (last stage: peers). "
              "Its partners node05 and node07 pass with other partners", ("node03", None, None, None),
              "preflight probe --limit node03,node05 --scope pair"),
-    "link": (LINK, "node03: device 1 and node07/1 hang with each other. Both pass with other partners",
+    "link": (LINK, "node03: node03/1 and node07/1 hang with each other. Both pass with other partners",
              ("node03", 1, None, "node07/1"), "preflight probe --limit node03,node07 --scope pair"),
     "rail": (RAIL, "rail 1: all tests along it hang on 8 hosts. Other rails pass", (None, None, 1, None),
              "preflight probe --scope rail"),
     "partition": (PARTITION, "tests within each of 2 groups pass. Tests between the groups hang: node[01-04] | "
                              "node[05-08]",
                   (None, None, None, None), "preflight probe --limit node01,node05 --scope pair"),
-    "scale": (SCALE, "node[01-02,05] hang together. Every smaller group of these members that was tested passes",
+    "scale": (SCALE, "node[01-02,05] hang together. All tests with fewer of these members pass",
               (None, None, None, None), "preflight probe --limit node01,node02,node05 --scope all"),
     "system": (SYSTEM, "every pair hangs, so the culprit cannot be identified", (None, None, None, None),
                "preflight probe --scope pair"),
@@ -103,7 +103,7 @@ def test_what_is_located_is_one_finding_and_what_failed_because_of_it_is_evidenc
     assert (finding.host, finding.device, finding.rail, finding.peer) == subject
     assert finding.retest == command
     if kind != "system":
-        assert "r1-1: 16 ranks stopped after stage peers" in finding.evidence
+        assert "test r1-1: 16 ranks stopped after stage peers" in finding.evidence
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -133,12 +133,12 @@ def test_a_terminal_of_80_columns_holds_it(kind: str) -> None:
 
 def test_the_partners_stand_there_with_the_tests_in_which_they_pass_with_others() -> None:
     assert told(DEVICE).evidence[:2] == (
-        "hung with node05/1 (r2-1), node07/1 (r3-1)",
-        "these partners pass with other partners (r3-2, r4-1)",
+        "hung with node05/1 (test r2-1), node07/1 (test r3-1)",
+        "these partners pass with other partners (tests r3-2, r4-1)",
     )
     assert told(HOST).evidence[:2] == (
-        "hung with node05 (r2-0 and 1 more), node07 (r3-0 and 1 more)",
-        "these partners pass with other partners (r4-0, r4-1)",
+        "hung with node05 (tests r2-0 and 1 more), node07 (tests r3-0 and 1 more)",
+        "these partners pass with other partners (tests r4-0, r4-1)",
     )
 
 
@@ -183,7 +183,7 @@ def test_two_rails_that_are_parted_are_two_findings() -> None:
 def test_that_all_others_do_well_together_is_evidence() -> None:
     others = [place for place in EVERYBODY if place != "node03/1"]
     finding = told(([*DEVICE[0], well("r5-1", *others[:4]), well("r5-2", *others)], DEVICE[1]))
-    assert finding.evidence[-1] == "r5-2: 15 other ranks passed together"
+    assert finding.evidence[-1] == "test r5-2: 15 other ranks passed together"
 
 
 def test_a_group_that_stopped_and_did_well_when_tried_again_is_still_a_failure() -> None:
@@ -203,7 +203,7 @@ def test_many_pairs_of_which_nobody_is_named_are_one_finding_and_few_are_told_ea
     finding = told((stopped_pairs(4), []))
     assert (finding.host, finding.culprit) == (None, None)
     assert finding.summary == "both devices of 4 pairs stopped, so the culprit cannot be identified"
-    assert finding.evidence[0] == "node01/0 with node02/0 (r2-0), last stage: peers"
+    assert finding.evidence[0] == "node01/0 with node02/0 (test r2-0), last stage: peers"
     assert len(judged(stopped_pairs(3), [])) == 6
 
 
@@ -262,7 +262,7 @@ def test_who_stayed_behind_with_everybody_and_fails_in_pairs_is_told_once() -> N
     assert finding.summary.startswith(
         "node03: device 1 (rank 5) hung while joining the other ranks (last stage: store)"
     )
-    assert finding.evidence[0].startswith("hung with node05/1 (r2-1)")
+    assert finding.evidence[0].startswith("hung with node05/1 (test r2-1)")
     assert finding.culprit == Culprit("device", ("node03/1",), DEVICE[1][0].tests, "stuck at peers")
 
 
@@ -365,7 +365,7 @@ def test_a_slow_device_is_named_with_what_it_sends_and_receives() -> None:
     assert finding.summary == (
         "node01: device 1 is slow: 1.80 GB/s (median pair: 10.00 GB/s). It sends at 0.40 GB/s and receives at 1.90 GB/s"
     )
-    assert finding.evidence[0] == "slow with node02/1 (r2-1, 2.00 GB/s), node04/1 (r3-1, 1.80 GB/s)"
+    assert finding.evidence[0] == "slow with node02/1 (test r2-1, 2.00 GB/s), node04/1 (test r3-1, 1.80 GB/s)"
 
 
 @pytest.mark.parametrize(
@@ -391,7 +391,7 @@ def test_a_slow_link_is_told_from_its_first_end() -> None:
     pair = "node01/1", "node02/1"
     observations = [slow("r2-1", *pair), slow("r3-1", *pair), *FAST, *one_way(*pair)]
     finding = told((observations, [located("link", pair, ["r2-1", "r3-1"], "slow", "sends")]))
-    assert finding.summary.startswith("node01: device 1 and node02/1 are slow together: 2.00 GB/s")
+    assert finding.summary.startswith("node01: node01/1 and node02/1 are slow together: 2.00 GB/s")
     assert (finding.cause, finding.peer) == ("the path between them", "node02/1")
     assert finding.summary.endswith(". node01/1 sends at 0.40 GB/s and receives at 1.90 GB/s")
 
@@ -458,7 +458,7 @@ def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -
         finding.summary
         == "node03: device 1 produces wrong data with every partner. These partners pass with other partners"
     )
-    assert finding.evidence[0] == "wrong data with node05/1 (r2-1), node07/1 (r3-1)"
+    assert finding.evidence[0] == "wrong data with node05/1 (test r2-1), node07/1 (test r3-1)"
     assert any(line.startswith("node05/1 received 3 wrong values") for line in finding.evidence)
     (by_pattern,) = (one for one in judged(observations) if one.culprit)
     assert by_pattern.culprit == Culprit("device", ("node03/1",), ("r2-1",), "wrong data")

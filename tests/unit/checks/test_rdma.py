@@ -142,7 +142,7 @@ def test_a_port_that_two_of_three_use_is_a_failure_unless_it_is_switched_off(phy
 def test_a_host_whose_devices_have_other_names_has_as_many_ports_as_the_others() -> None:
     findings = look("RDM101", node03=with_other_names)
     assert gate(findings) == [PASS, PASS, WARN]
-    assert "mlx5_0, mlx5_1, mlx5_2: missing here and active on most hosts" in findings[0].summary
+    assert "mlx5_0, mlx5_1, mlx5_2: missing, but active on most hosts" in findings[0].summary
 
 
 def test_a_host_with_a_port_less_is_convicted() -> None:

@@ -43,5 +43,5 @@ def test_where_as_many_have_it_as_have_not_it_is_a_warning() -> None:
 def test_a_server_that_has_hccs_elsewhere_has_lost_it_where_half_of_the_hosts_have_it() -> None:
     hosts = servers("HCCS", "HCCS")
     hosts["node02"] = (("X", "HCCS", "HCCS", "HCCS"), ("HCCS", "X", "HCCS", "NA"), *hosts["node02"][2:])
-    summary = "node02: device 1: reaches device 3 over NA here and over HCCS on other hosts"
+    summary = "node02: device 1: reaches device 3 over NA, but over HCCS on other hosts"
     assert told(hosts) == [("node02", "fail", summary)]

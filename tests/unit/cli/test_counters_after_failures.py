@@ -28,7 +28,7 @@ def test_an_rdma_link_that_went_down_during_the_tests_is_told_as_that() -> None:
     )
     assert {finding.outcome for finding in quiet} == {Outcome.PASS}, "in half a second nothing happened"
     assert {finding.outcome for finding in told} == {Outcome.WARN}
-    assert "link_downed rose by 1 during the tests" in told[0].summary
+    assert "1 new link loss during the tests" in told[0].summary
 
 
 def _risen(port: PortCounters) -> PortCounters:

@@ -27,8 +27,8 @@ LIBHCCL = (
          "another accelerator", "CPU build"),
         ("ImportError: /x/libtorch_npu.so: undefined symbol: MsprofSysCycleTime", "incompatible", "VER107"),
         ("ModuleNotFoundError: No module named 'tbe.common'", "needs a Python package", "set_env.sh"),
-        ("ModuleNotFoundError: No module named 'torch'", "torch is not installed", "--with hccl-test"),
-        ("ModuleNotFoundError: No module named 'torch_npu'", "not installed", "probe.python"),
+        ("ModuleNotFoundError: No module named 'torch'", "torch is not installed", "pip install torch"),
+        ("ModuleNotFoundError: No module named 'torch_npu'", "not installed", "under [probe]"),
         ("dcmi model initialized failed, because the device is used. ret is -8020", "container", "dcmi"),
         ("RuntimeError: HCCL function error: HcclCommInitRootInfo(1), error code is 7 [ERROR] ERR02200 DIST call hccl "
          "api failed. HCCP_Process_Initialization_Failure(EJ0001): Failed to initialize", "earlier job", "10 s"),

@@ -224,9 +224,9 @@ def without(table: RankTable, key: str) -> RankTable:
 @pytest.mark.parametrize(
     ("key", "variables", "rule", "says"),
     [
-        ("host_ip", RETRY, "host-ip", "server 10.1.0.2 has no host_ip. HCCL_OP_RETRY_ENABLE='L1:0,L2:1' ("),
+        ("host_ip", RETRY, "host-ip", "server 10.1.0.2 has no host_ip, which HCCL_OP_RETRY_ENABLE='L1:0,L2:1' ("),
         ("device_ip", ROCE, "device-ip",
-         "rank 8 (server 10.1.0.2, device 0) has no device_ip. HCCL_INTER_HCCS_DISABLE=TRUE ("),
+         "rank 8 (server 10.1.0.2, device 0) has no device_ip, which HCCL_INTER_HCCS_DISABLE=TRUE ("),
     ],
 )  # fmt: skip
 def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str], rule: str, says: str) -> None:
@@ -234,7 +234,7 @@ def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str]
     assert differences(table, SUPER_PODS) == ([], [])
     found, _ = differences(table, SUPER_PODS | jobs(node02=variables))
     assert {one.rule for one in found} == {rule}
-    assert found[0].text == f"{says}jobs on node02) requires it"
+    assert found[0].text == f"{says}jobs on node02) requires"
     assert differences(table, SUPER_PODS | jobs(node01=variables)) == ([], []), "of its own server"
     off = {name: value.replace("1:1", "1:0").replace("2:1", "2:0").replace("TRUE", "FALSE") for name, value in
            variables.items()}  # fmt: skip
@@ -243,7 +243,7 @@ def test_variables_of_a_job_add_requirements(key: str, variables: dict[str, str]
     planned = scene(SUPER_PODS).cluster
     planned = replace(planned, setup=replace(planned.setup, profile=variables))
     [problem, *_] = judge_planned(read(text_of(table)), planned)
-    assert (problem.rule, problem.text) == (rule, f"{says}[host_setup] in the inventory) requires it")
+    assert (problem.rule, problem.text) == (rule, f"{says}[host_setup] in the inventory) requires")
     assert judge_planned(read(text_of(table_of(SUPER_PODS))), planned) == ()
 
 

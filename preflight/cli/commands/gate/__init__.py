@@ -23,7 +23,7 @@ _ACTIONS = {
     "install": "install the gate's program and policy on the hosts",
     "manifest": "print a Kubernetes manifest that tests its pods before the job starts",
     "controller": "test a Slurm job's nodes before the job starts",
-    "clear": "clear published failures of fixed hosts",
+    "clear": "clear published failures of repaired hosts",
 }
 _OUTPUTS = ("text", "json", "nagios", "npd")
 

@@ -4,8 +4,8 @@
   preflight gate controller -i hosts.toml --key KEY --authorize DIR
 
 Slurm runs this command with PrologSlurmctld=/usr/local/sbin/preflight-gate, which does the rest.
-With --nodes, the command prints its result for idle nodes. With --authorize, it writes a file that
-allows KEY to start the probe, and nothing else. No node is changed.
+With --nodes, the command tests idle nodes and prints the result. With --authorize, it writes a file
+that only allows KEY to start the probe. No node is changed.
 
 Nodes that are not in the inventory, and nodes without a running agent, count as unknown, never as
 broken.

@@ -21,7 +21,9 @@ _LARGEST = 8 << 20  # bytes of a file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--conf", type=Path, metavar="FILE", help="slurm.conf to check, with its included files")
+    parser.add_argument(
+        "--conf", type=Path, metavar="FILE", help="slurm.conf to check, with all files that it includes"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

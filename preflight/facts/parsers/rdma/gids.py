@@ -64,7 +64,7 @@ def _gids(rows: Iterator[str], reader: Reader) -> tuple[list[Gid], bool]:
         elif match := _COUNT.fullmatch(row):
             has_frame = True
             if int(match.group(1)) != len(gids):
-                reader.note(f"{match.group(1)} GIDs are counted and {len(gids)} understood: lines are missing")
+                reader.note(f"the output counts {match.group(1)} GIDs, but has {len(gids)} readable lines")
         elif set(row) <= set("- \t"):
             continue
         elif (gid := _gid(" ".join(words))) and len(gids) < MOST:

@@ -13,7 +13,7 @@ _PACKETS = re.compile(r"([a-z][a-z0-9]{0,15}_[a-z0-9_]{1,63}) ?: ?([0-9]{1,20})"
 def _counts(block: list[str], pattern: re.Pattern[str]) -> dict[str, int]:
     values = fields(block, pattern)
     if not values:
-        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} and no count, which is not recognized")
+        raise NotUnderstoodError(f"hccn_tool printed {quote(block[-1])} without a count. The output is not recognized")
     return {name: int(count) for name, count in values.items()}
 
 

@@ -62,7 +62,9 @@ class _PingRun:
     def reply(self, sequence: str, milliseconds: float, plane: str | None) -> None:
         if sequence in self.times:
             self.error = (
-                self.error or f"hccn_tool has two replies seq={sequence} in one ping: two answers are mixed together"
+                self.error
+                or f"hccn_tool printed two replies with seq={sequence} for one ping. "
+                "The output of two pings may be mixed"
             )
         self.times[sequence] = milliseconds
         self.plane_faults += plane is not None and int(plane, 16) != 0

@@ -191,4 +191,4 @@ def _no_log(text: str) -> str:
     start = text[:10_000]
     if "read kernel buffer failed" in start:
         return f"dmesg printed {quote(start)}: only root may read the kernel log here (kernel.dmesg_restrict)"
-    return f"this is not a kernel log with times or NVIDIA driver messages. The text begins with {quote(start)}"
+    return f"this is not a kernel log with timestamps or NVIDIA driver messages. The text begins with {quote(start)}"

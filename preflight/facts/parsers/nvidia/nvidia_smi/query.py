@@ -312,7 +312,7 @@ def _processes(answers: _Answers, lines: Sequence[tuple[str, str]] | None) -> tu
     for process in blocks:
         if not _COUNT.fullmatch(process["Process ID"]):
             answers.unread.append(
-                Missing(f"nvidia-smi -q, {answers.owner}: process {quote(process['Process ID'])} is not a number")
+                Missing(f"nvidia-smi -q, {answers.owner}: process ID {quote(process['Process ID'])} is not a number")
             )
             return None
         memory = _MIB.fullmatch(process.get("Used GPU Memory", ""))

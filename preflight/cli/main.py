@@ -29,6 +29,7 @@ MEANT = {
     **dict.fromkeys(("log", "logs"), "diagnose"),
     **dict.fromkeys(("benchmark", "bench"), "probe"),
     **dict.fromkeys(("run", "start"), "launch"),
+    **dict.fromkeys(("new", "create"), "init"),
     "compare": "diff",
     "import": "inventory import",
     "export": "inventory export",

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from preflight.app.options import DEFAULT_INVENTORY, HostOptions
 from preflight.cli.option_texts import FORM_HELP, HOSTS, LIMIT_HELP, OUTPUT, SELECTION
+from preflight.inventory import load
 from preflight.model.cluster import Cluster, Product
 from preflight.model.ports import PortSet
 from preflight.model.product_names import not_known
@@ -92,6 +93,13 @@ def devices(text: str) -> tuple[int, ...]:
     return tuple(number for low, high in wanted.ranges for number in range(low, high + 1))
 
 
+def device_count(text: str) -> int:
+    """Parse a number of devices of one host. Raise ArgumentTypeError for other text."""
+    if not text.isdigit() or len(text) > 2 or int(text) > _MOST_DEVICES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {_MOST_DEVICES}")
+    return int(text)
+
+
 def add_publish_argument(parser: argparse.ArgumentParser) -> None:
     option_group(parser, OUTPUT).add_argument(
         "--publish", action="store_true", help="write each host's results to that host, for the gate (docs/gate.md)"
@@ -130,6 +138,4 @@ def run_options(kind: type[Options], args: argparse.Namespace) -> Options:
 
 def read_inventory(path: Path) -> Cluster:
     """Return the inventory's cluster. It is read before a command's modules are loaded, so that errors come at once."""
-    from preflight.inventory import load
-
     return load(path)

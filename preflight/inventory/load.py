@@ -45,7 +45,7 @@ def _read(path: Path, option: str = "--inventory") -> str:
         raise InventoryError(f"{path}:{line}: not UTF-8 text. Save the file as UTF-8.") from error
     except FileNotFoundError as error:
         raise InventoryError(
-            f"{path}: no such file. Copy inventory.example.toml to it and edit it, or choose another with {option}."
+            f"{path}: no such file. Write one with preflight init, or choose another with {option}."
         ) from error
     except OSError as error:
         if error.errno == errno.EFBIG:
@@ -67,7 +67,7 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
     except ValueError as error:
         raise InventoryError(f"{path}: a number has too many digits") from error
     if not data:
-        raise InventoryError(f"{path}: the file is empty. Copy inventory.example.toml to it and edit it.")
+        raise InventoryError(f"{path}: the file is empty. To print an example, run: preflight init --example")
     return data
 
 

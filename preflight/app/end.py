@@ -10,7 +10,7 @@ from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.report.build import RunDetails, build
-from preflight.report.next_step import next_step
+from preflight.report.next_step import next_step, next_step_without_inventory
 
 
 class EndedRun(NamedTuple):
@@ -36,10 +36,11 @@ def end(run: ClusterRun) -> EndedRun:
             run.notes,
             run.session.progress.timeline.phases(run.started) if run.session else (),
             options.inventory,
+            options.hosts,
         ),
     )
     exit_code = report.exit_code(Outcome(options.fail_on))
-    command_next = next_step(report, options.inventory, limit=options.limit, to_prove=run.to_prove)
+    command_next = _next_step(run, report)
     if not run.session:
         return EndedRun(report, exit_code, command_next, run.observations)
     if options.publish:
@@ -51,3 +52,10 @@ def end(run: ClusterRun) -> EndedRun:
             exit_code, command_next = 1, f"fix what prevented the publication, then run: {options.again}"
     report = remembered(report, run, exit_code, command_next)
     return EndedRun(report, exit_code, command_next, run.observations)
+
+
+def _next_step(run: ClusterRun, report: Report) -> str:
+    options = run.options
+    if options.hosts:
+        return next_step_without_inventory(report, options.hosts, run.cluster.product)
+    return next_step(report, options.inventory, limit=options.limit, to_prove=run.to_prove)

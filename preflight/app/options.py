@@ -11,9 +11,13 @@ DEFAULT_INVENTORY = Path("hosts.toml")
 
 @dataclass(frozen=True)
 class HostOptions:
-    """Hosts that a command contacts, and the way to them. `pool` is the number of hosts at once."""
+    """Hosts that a command contacts, and the way to them. `pool` is the number of hosts at once.
+
+    `hosts` are names of hosts that are contacted without an inventory, or None.
+    """
 
     inventory: Path = DEFAULT_INVENTORY
+    hosts: str | None = None
     limit: str | None = None
     accept_new: bool = False
     ask_sudo_password: bool = False

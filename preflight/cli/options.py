@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from preflight.app.options import DEFAULT_INVENTORY, HostOptions
-from preflight.cli.option_texts import FORM_HELP, HOSTS, LIMIT_HELP, OUTPUT, SELECTION
+from preflight.cli.option_texts import FORM_HELP, HOSTS, LIMIT_HELP, NAMES_HELP, OUTPUT, SELECTION
 from preflight.inventory import load
 from preflight.model.cluster import Cluster, Product
 from preflight.model.ports import PortSet
@@ -24,10 +24,16 @@ def option_group(parser: argparse.ArgumentParser, title: str) -> argparse._Argum
     return next((group for group in groups if group.title == title), None) or parser.add_argument_group(title)
 
 
-def add_inventory_arguments(parser: argparse.ArgumentParser, default: str = "hosts.toml") -> None:
-    """Add the options on hosts and the connection to them. `default`: the inventory without -i, in words."""
+def add_inventory_arguments(
+    parser: argparse.ArgumentParser, default: str = "hosts.toml", *, names: bool = False
+) -> None:
+    """Add the options on hosts and the connection to them.
+
+    `default`: the inventory without -i, in words. `names`: also add --hosts, for hosts without an inventory.
+    """
     hosts = option_group(parser, HOSTS)
-    hosts.add_argument(
+    selection = hosts.add_mutually_exclusive_group()
+    selection.add_argument(
         "-i",
         "--inventory",
         type=Path,
@@ -35,6 +41,8 @@ def add_inventory_arguments(parser: argparse.ArgumentParser, default: str = "hos
         metavar="FILE",
         help=f"inventory (default: {default})",
     )
+    if names:
+        selection.add_argument("--hosts", metavar="HOSTS", help=NAMES_HELP)
     hosts.add_argument("--limit", metavar="HOSTS", help=LIMIT_HELP)
     hosts.add_argument(
         "--accept-new",

@@ -2,6 +2,7 @@
 
   preflight check --inventory hosts.toml
   preflight check --limit 'node[01-04]' --no-probe
+  preflight check --hosts 'node[01-04]'  # without an inventory
   preflight check --only NPU --skip NPU107 -o json=report.json
   preflight check --from facts.json      # offline, from saved facts
 
@@ -9,6 +10,9 @@ preflight collects the facts of each host in one round trip. It then compares th
 other, devices ping each other, and a probe runs collectives over all devices. The probe starts
 only on idle hosts, and only if all earlier checks have passed. On a broken cluster, it would take
 minutes to show symptoms of known causes. `preflight probe` does not depend on other checks.
+
+With --hosts, there is no inventory. preflight detects the product, and leaves out collectives and
+all checks that compare hosts with an inventory. The report lists what was not checked.
 """
 
 import argparse
@@ -29,7 +33,7 @@ from preflight.model.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
+    add_inventory_arguments(parser, names=True)
     option_group(parser, HOSTS).add_argument(
         "--also",
         action="append",
@@ -107,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
     refuse_unwritable(args)
     _refuse_partial(args)
     _refuse_contradictions(args)
-    cluster = None if args.source or args.also else read_inventory(args.inventory)
+    is_read_later = args.source or args.also or args.hosts is not None
+    cluster = None if is_read_later else read_inventory(args.inventory)
     from preflight.cli.hosts.check import check
 
     return check(args, cluster)
@@ -129,6 +134,8 @@ def _refuse_partial(args: argparse.Namespace) -> None:
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:
     """Raise UsageError for options that do not go together."""
+    if args.hosts is not None:
+        _refuse_with_names(args)
     if args.source and args.buddies:
         raise UsageError("--from cannot be combined with --buddies, because --from contacts no host")
     if args.source and args.basic:
@@ -137,3 +144,20 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         raise UsageError("--from cannot be combined with --also, because --from uses one inventory")
     if args.buddies and not args.limit:
         raise UsageError("--buddies needs --limit HOSTS, the hosts to test with partners")
+
+
+def _refuse_with_names(args: argparse.Namespace) -> None:
+    """Raise UsageError for options that need an inventory, or are not needed with --hosts."""
+    needs_inventory = {
+        "--also": args.also,
+        "--from": args.source,
+        "--limit": args.limit,
+        "--buddies": args.buddies,
+        "--idle": args.idle,
+        "--publish": args.publish,
+        "--ask-sudo-password": args.ask_sudo_password,
+    }
+    if option := next((option for option, value in needs_inventory.items() if value), ""):
+        raise UsageError(
+            f"--hosts cannot be combined with {option}, which needs an inventory: preflight init writes one"
+        )

@@ -2,11 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 from preflight.model.errors import UsageError
 
-DEFAULT_INVENTORY = Path("hosts.toml")
+
+class DefaultPath(PosixPath):
+    """Path of an inventory that no option gave: that of the user's settings, or hosts.toml."""
+
+
+DEFAULT_INVENTORY = DefaultPath("hosts.toml")
+DEFAULT_POOL = 32  # hosts at once
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class HostOptions:
     limit: str | None = None
     accept_new: bool = False
     ask_sudo_password: bool = False
-    pool: int = 32
+    pool: int = DEFAULT_POOL
 
 
 @dataclass(frozen=True)

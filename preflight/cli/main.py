@@ -11,6 +11,7 @@ from preflight import __version__
 from preflight.cli.command_groups import GROUPS, RootParser
 from preflight.cli.parser import Parser, harmless, nearest
 from preflight.cli.pipe import replace_closed_streams, silence_stdout, spell_what_cannot_be_encoded
+from preflight.cli.settings import fill_in
 from preflight.model.errors import PreflightError, UsageError
 
 # Number of new objects that starts a garbage collection. Facts of thousands of hosts are no garbage until the command
@@ -100,6 +101,7 @@ def _parse(arguments: list[str], args: argparse.Namespace) -> None:
         root.error(f"there is no command {wanted!r}{suggestion}")
     root.parse_args(arguments, args)
     args.argv = arguments
+    fill_in(args)
 
 
 def _bug() -> int:

@@ -15,6 +15,7 @@ from preflight.model.product_names import not_known
 
 Options = TypeVar("Options", bound=HostOptions)
 _MOST_DEVICES = 64  # on one host
+_FROM_SETTINGS = "the variable PREFLIGHT_INVENTORY, or hosts.toml"
 MOST_AT_ONCE = 64  # hosts; paramiko does not get faster with more
 
 
@@ -39,7 +40,7 @@ def add_inventory_arguments(
         type=Path,
         default=DEFAULT_INVENTORY if default == "hosts.toml" else None,
         metavar="FILE",
-        help=f"inventory (default: {default})",
+        help=f"inventory (default: {_FROM_SETTINGS if default == 'hosts.toml' else default})",
     )
     if names:
         selection.add_argument("--hosts", metavar="HOSTS", help=NAMES_HELP)
@@ -55,9 +56,7 @@ def add_inventory_arguments(
         action="store_true",
         help="ask once for the sudo password of hosts with sudo = true; the password is not stored",
     )
-    hosts.add_argument(
-        "--pool", type=_pool, default=32, metavar="N", help="number of hosts to contact at once (default: 32)"
-    )
+    hosts.add_argument("--pool", type=_pool, metavar="N", help="number of hosts to contact at once (default: 32)")
 
 
 def product_name(text: str) -> str:

@@ -55,7 +55,7 @@ def outputs(args: argparse.Namespace) -> list[ReportOutput]:
     if args.save:
         wanted.append(ReportOutput("json", args.save))
     if all(output.file for output in wanted):
-        wanted.append(ReportOutput("console"))
+        wanted.append(ReportOutput(args.default_output))
     return sorted(wanted, key=lambda output: output.file is not None)
 
 

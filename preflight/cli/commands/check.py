@@ -30,6 +30,7 @@ from preflight.cli.options import (
 )
 from preflight.cli.report_options import add_output_arguments, refuse_unwritable
 from preflight.model.errors import UsageError
+from preflight.model.ping import LARGEST as LARGEST_PING
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,10 +101,8 @@ def _add_probe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _ping_size(text: str) -> int:
-    from preflight.facts.pings.plan import LARGEST
-
-    if not (text.isdecimal() and len(text) < 6 and 0 < int(text) <= LARGEST):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 1 to {LARGEST}")
+    if not (text.isdecimal() and len(text) < 6 and 0 < int(text) <= LARGEST_PING):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 1 to {LARGEST_PING}")
     return int(text)
 
 

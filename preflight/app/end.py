@@ -1,5 +1,6 @@
 """The end of a run: its report, published and saved if requested, and the exit code that follows from it."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.report.build import RunDetails, build
 from preflight.report.next_step import next_step, next_step_without_inventory
+
+_LOG = logging.getLogger(__name__)
 
 
 class EndedRun(NamedTuple):
@@ -25,6 +28,9 @@ class EndedRun(NamedTuple):
 def end(run: ClusterRun) -> EndedRun:
     """Build the report of a run that ends now, and its exit code (docs/contracts.md). Publish and save it."""
     options = run.options
+    phases = run.session.progress.timeline.phases(run.started) if run.session else ()
+    for phase in phases:
+        _LOG.info("%s took %.2f s%s", phase.name, phase.seconds, f", longest {phase.longest}" if phase.longest else "")
     report = build(
         run.command,
         run.started,
@@ -34,7 +40,7 @@ def end(run: ClusterRun) -> EndedRun:
             run.observations,
             run.left_out,
             run.notes,
-            run.session.progress.timeline.phases(run.started) if run.session else (),
+            phases,
             options.inventory,
             options.hosts,
         ),

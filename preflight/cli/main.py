@@ -102,6 +102,10 @@ def _parse(arguments: list[str], args: argparse.Namespace) -> None:
     root.parse_args(arguments, args)
     args.argv = arguments
     fill_in(args)
+    if getattr(args, "verbose", False) or getattr(args, "log_file", None):
+        from preflight.cli.run_log import start_log
+
+        start_log(verbose=args.verbose, file=args.log_file)
 
 
 def _bug() -> int:

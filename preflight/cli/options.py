@@ -57,6 +57,19 @@ def add_inventory_arguments(
         help="ask once for the sudo password of hosts with sudo = true; the password is not stored",
     )
     hosts.add_argument("--pool", type=_pool, metavar="N", help="number of hosts to contact at once (default: 32)")
+    _add_log_arguments(hosts)
+
+
+def _add_log_arguments(hosts: argparse._ArgumentGroup) -> None:
+    hosts.add_argument(
+        "-v", "--verbose", action="store_true", help="print ssh connections, steps and timings to stderr"
+    )
+    hosts.add_argument(
+        "--log-file",
+        type=Path,
+        metavar="FILE",
+        help="write ssh connections, steps and timings to FILE, with timestamps",
+    )
 
 
 def product_name(text: str) -> str:

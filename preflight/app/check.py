@@ -53,6 +53,7 @@ class _Check:
     def judge(self) -> None:
         findings = self.run.judge(self.checks, self.ignored)
         self.run.findings = without_changes(findings) if self.options.hosts is not None else findings
+        self.run.announce()
 
     def wants(self, round_: str) -> bool:
         return any(round_ in check.needs for check in self.checks)

@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PosixPath
+from typing import TYPE_CHECKING
 
 from preflight.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from preflight.app.stream import RunStream
 
 
 class DefaultPath(PosixPath):
@@ -19,7 +23,8 @@ DEFAULT_POOL = 32  # hosts at once
 class HostOptions:
     """Hosts that a command contacts, and the way to them. `pool` is the number of hosts at once.
 
-    `hosts` are names of hosts that are contacted without an inventory, or None.
+    `hosts` are names of hosts that are contacted without an inventory, or None. `stream` receives findings and
+    progress as they come.
     """
 
     inventory: Path = DEFAULT_INVENTORY
@@ -28,6 +33,7 @@ class HostOptions:
     accept_new: bool = False
     ask_sudo_password: bool = False
     pool: int = DEFAULT_POOL
+    stream: "RunStream | None" = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from preflight.app.stream import RunStream
 from preflight.app.timeline import Timeline
 from preflight.report.console import is_dumb
 from preflight.transport.types import Progress
@@ -18,10 +19,11 @@ _LOG = logging.getLogger(__name__)
 class ProgressLine:
     """One line on stderr with the progress and the slowest host.
 
-    It is silent if stderr is no terminal, or a terminal that cannot erase a line.
+    It is silent if stderr is no terminal, or a terminal that cannot erase a line. `stream` receives the reports, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stream: RunStream | None = None) -> None:
+        self._stream = stream
         self._terminal = sys.stderr.isatty() and not is_dumb()
         self._writing = threading.RLock()
         self.timeline = Timeline()
@@ -29,6 +31,8 @@ class ProgressLine:
 
     def __call__(self, progress: Progress) -> None:
         self._log(progress)
+        if self._stream:
+            self._stream.show_progress(progress)
         self.timeline.take(progress)
         line = f"{progress.phase or 'hosts'} {progress.done}/{progress.total}"
         if progress.failed:

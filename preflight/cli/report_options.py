@@ -9,7 +9,7 @@ from preflight.cli.option_texts import OUTPUT
 from preflight.cli.options import option_group
 from preflight.model.errors import UsageError
 
-FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios", "html")
+FORMATS = ("console", "short", "json", "jsonl", "junit", "prometheus", "nagios", "html")
 
 
 class ReportOutput(NamedTuple):
@@ -40,6 +40,8 @@ def _output(text: str) -> ReportOutput:
         raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(FORMATS)}")
     if equals and not file:
         raise argparse.ArgumentTypeError(f"{text!r} has no file name after =")
+    if equals and word == "jsonl":
+        raise argparse.ArgumentTypeError("jsonl is for stdout only. Use -o jsonl, and --save FILE for the report.")
     return ReportOutput(word, Path(file) if file else None)
 
 

@@ -61,6 +61,11 @@ def _naming(inventory: Path, finding: Finding, hosts: str | None = None) -> Find
     return replace(finding, remedy=named(finding.remedy), commands=commands, retest=named(finding.retest))
 
 
+def with_complete_commands(findings: Sequence[Finding], inventory: Path, hosts: str | None = None) -> list[Finding]:
+    """Return the findings with commands that name the run's inventory, or its `hosts` without one."""
+    return [_naming(inventory, finding, hosts) for finding in findings]
+
+
 def culprits(findings: Iterable[Finding]) -> tuple[Culprit, ...]:
     """Return the culprits that failures name, each once. A warning is no reason to take a device out of service."""
     failures = (finding for finding in findings if finding.outcome is Outcome.FAIL)
@@ -94,7 +99,7 @@ def build(
 ) -> Report:
     """Return the report of a run that ends now."""
     if details.inventory:
-        findings = [_naming(details.inventory, finding, details.hosts) for finding in findings]
+        findings = with_complete_commands(findings, details.inventory, details.hosts)
     place = {name: number for number, name in enumerate(hosts)}
     return Report(
         run=new_run_id(started),

@@ -10,6 +10,7 @@ from preflight.cli.options import option_group
 from preflight.model.errors import UsageError
 
 FORMATS = ("console", "short", "json", "jsonl", "junit", "prometheus", "nagios", "html")
+_FORM_OF_ENDING = {".html": "html", ".xml": "junit", ".prom": "prometheus"}  # of a file; json for all others
 
 
 class ReportOutput(NamedTuple):
@@ -47,15 +48,20 @@ def _output(text: str) -> ReportOutput:
 
 def add_save_argument(parser: argparse.ArgumentParser) -> None:
     option_group(parser, OUTPUT).add_argument(
-        "--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON"
+        "--save",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also write the report to FILE, repeatable: HTML, JUnit or Prometheus if FILE ends in .html, .xml or "
+        ".prom, otherwise JSON",
     )
 
 
 def outputs(args: argparse.Namespace) -> list[ReportOutput]:
     """Return the requested outputs, those for stdout first. At least one is for stdout."""
     wanted = list(args.outputs or ())
-    if args.save:
-        wanted.append(ReportOutput("json", args.save))
+    wanted += [ReportOutput(_FORM_OF_ENDING.get(path.suffix, "json"), path) for path in args.save]
     if all(output.file for output in wanted):
         wanted.append(ReportOutput(args.default_output))
     return sorted(wanted, key=lambda output: output.file is not None)
@@ -65,9 +71,9 @@ def refuse_unwritable(args: argparse.Namespace) -> None:
     """Raise UsageError if the report cannot be written to its outputs, before any host is contacted."""
     wanted = outputs(args)
     if len([output for output in wanted if output.file is None]) > 1:
-        raise UsageError("-o: only one form of the report can go to stdout. Write the others to files: -o FORMAT=FILE")
+        raise UsageError("-o: only one form of the report can go to stdout. Write the others to files: --save FILE")
     files = [output.file for output in wanted if output.file]
     for path in files:
         if files.count(path) > 1:
             raise UsageError(f"{path} is given for two forms of the report. Choose different files.")
-        refuse_place(path, "--save" if path == args.save else "-o")
+        refuse_place(path, "--save" if path in args.save else "-o")

@@ -11,6 +11,7 @@ from preflight.inventory.hostset import expand
 from preflight.model.cluster import Cluster, Device, FirewallPolicy, Host, Product
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
+from preflight.model.text import quote
 
 AREAS_OF_INVENTORY = ("firewall", "ports")  # areas of checks that compare hosts with the inventory
 NO_PROBE = "only an inventory says where jobs run"
@@ -62,14 +63,15 @@ def product_shown(sections: Sequence[Accelerators]) -> tuple[Product, str]:
 
 def _product_of_chips(chips: Sequence[str]) -> tuple[Product, str]:
     products = {product_of(chip) for chip in chips}
+    shown = [quote(chip) for chip in chips[:4]]
     product = products.pop() if len(products) == 1 else None
     if product is None:
-        chips_sentence = f"chips {', '.join(chips[:4])}" if chips else "no chips"
+        chips_sentence = f"chips {', '.join(shown)}" if chips else "no chips"
         return (
             Product.CPU,
             f"npu-smi reports {chips_sentence}, so the product is unknown, and the NPUs were not checked",
         )
-    return product, f"npu-smi reports the chip {chips[0]}, so the product is {product}"
+    return product, f"npu-smi reports the chip {shown[0]}, so the product is {product}"
 
 
 def _device_count(section: Accelerators, product: Product) -> int:

@@ -61,7 +61,7 @@ def add_save_argument(parser: argparse.ArgumentParser) -> None:
 def outputs(args: argparse.Namespace) -> list[ReportOutput]:
     """Return the requested outputs, those for stdout first. At least one is for stdout."""
     wanted = list(args.outputs or ())
-    wanted += [ReportOutput(_FORM_OF_ENDING.get(path.suffix, "json"), path) for path in args.save]
+    wanted += [ReportOutput(_FORM_OF_ENDING.get(path.suffix, "json"), path) for path in args.save or ()]
     if all(output.file for output in wanted):
         wanted.append(ReportOutput(args.default_output))
     return sorted(wanted, key=lambda output: output.file is not None)

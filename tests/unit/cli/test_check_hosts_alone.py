@@ -54,7 +54,7 @@ def test_wrong_names_are_refused(text: str) -> None:
         ([], Product.CPU, "no host reported its accelerators"),
         ([Accelerators()], Product.CPU, "no host shows an NPU or GPU"),
         ([Accelerators(gpu_nodes=8, gpus=8), Accelerators()], Product.NVIDIA, "the product is nvidia"),
-        ([replace(NPUS, chips=("910B3",))], Product.ATLAS_A2, "npu-smi reports the chip 910B3"),
+        ([replace(NPUS, chips=("910B3",))], Product.ATLAS_A2, "npu-smi reports the chip '910B3'"),
         ([replace(NPUS, chips=("910B3",)), NPUS], Product.ATLAS_A2, "the product is atlas-a2"),
         ([NPUS], Product.CPU, "npu-smi reports no chips"),
         ([replace(NPUS, chips=("910B3", "310P3"))], Product.CPU, "the NPUs were not checked"),

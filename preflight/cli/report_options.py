@@ -54,7 +54,7 @@ def add_save_argument(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="also write the report to FILE, repeatable: HTML, JUnit or Prometheus if FILE ends in .html, .xml or "
-        ".prom, otherwise JSON",
+        ".prom, else JSON",
     )
 
 

@@ -8,11 +8,20 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
+from typing import NamedTuple
 
 from preflight.cli.main import parser
 from preflight.cli.parser import Parser
 
-Lines = dict[str, list[str]]  # title of a group of options → the options
+
+class Option(NamedTuple):
+    """An option or an argument: its names, each with its value, and its meaning."""
+
+    names: tuple[str, ...]
+    meaning: str
+
+
+Options = dict[str, list[Option]]  # title of a group of options → the options
 
 COMMON = 4  # commands that have an option in the same words, so that it is explained once
 HEAD = """# Commands
@@ -24,37 +33,40 @@ command prints the same text. For exit codes, see [contracts](contracts.md#exit-
 def page() -> str:
     """Return the whole page, with the commands in the order of `preflight --help`."""
     commands = parser()
-    common = _common(commands)
+    common = common_options(commands)
     return "\n\n".join([HEAD, *_common_section(common), *_commands(commands, 2, common)]) + "\n"
 
 
-def _common(commands: argparse.ArgumentParser) -> Lines:
+def common_options(commands: argparse.ArgumentParser) -> Options:
     """Return the options that several commands have, by the title of their group."""
     counts = Counter(
-        (title, line) for command in _below(commands) for title, lines in _groups(command) for line in lines
+        (title, option)
+        for command in commands_below(commands)
+        for title, options in option_groups(command)
+        for option in options
     )
-    common: Lines = {}
-    for (title, line), count in counts.items():
+    common: Options = {}
+    for (title, option), count in counts.items():
         if title and count >= COMMON:
-            common.setdefault(title, []).append(line)
+            common.setdefault(title, []).append(option)
     return common
 
 
-def _common_section(common: Lines) -> Iterator[str]:
+def _common_section(common: Options) -> Iterator[str]:
     yield "## Common options"
     yield "Many commands have these options. Their sections below refer to this one."
-    for title, lines in common.items():
+    for title, options in common.items():
         yield f"{title}:"
-        yield "\n".join(lines)
+        yield "\n".join(map(_line, options))
 
 
-def _below(above: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+def commands_below(above: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
     """Yield every command of a parser, and those below it."""
     for command in _choices(above).values():
         if isinstance(command, Parser):
             command.load()
         yield command
-        yield from _below(command)
+        yield from commands_below(command)
 
 
 def _choices(above: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -64,7 +76,7 @@ def _choices(above: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParse
     return {}
 
 
-def _commands(above: argparse.ArgumentParser, level: int, common: Lines) -> Iterator[str]:
+def _commands(above: argparse.ArgumentParser, level: int, common: Options) -> Iterator[str]:
     """Yield a section for each command of a parser, followed by its subcommands."""
     for action in above._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -86,27 +98,27 @@ def _prose(description: str) -> Iterator[str]:
             yield _linked("\n".join(group))
 
 
-def _options(command: argparse.ArgumentParser, common: Lines) -> Iterator[str]:
+def _options(command: argparse.ArgumentParser, common: Options) -> Iterator[str]:
     """Yield a list for each group of options, below its title. Common options have no text of their own there."""
-    for title, lines in _groups(command):
-        known = [line for line in lines if line in common.get(title, ())]
-        names = ", ".join(re.findall(r"^- (`-[^` ]+)", line)[0] + "`" for line in known)
+    for title, options in option_groups(command):
+        known = [option for option in options if option in common.get(title, ())]
+        names = ", ".join(f"`{option.names[0].partition(' ')[0]}`" for option in known)
         if title:
             yield f"{title}:"
         yield "\n".join(
             [
                 *([f"- {names}: [common options](#common-options)"] if known else []),
-                *(line for line in lines if line not in known),
+                *(_line(option) for option in options if option not in known),
             ]
         )
 
 
-def _groups(command: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]:
-    """Yield the title and the lines of each group of options. Options outside all groups have no title."""
+def option_groups(command: argparse.ArgumentParser) -> Iterator[tuple[str, list[Option]]]:
+    """Yield the title and the options of each group of options. Options outside all groups have no title."""
     for group in command._action_groups:
-        if lines := [_option(command, each) for each in group._group_actions if _shown(each)]:
+        if options := [_option(command, each) for each in group._group_actions if _shown(each)]:
             is_own = group not in command._action_groups[:2]  # after positionals and options
-            yield str(group.title).capitalize() if is_own else "", lines
+            yield str(group.title).capitalize() if is_own else "", options
 
 
 def _shown(action: argparse.Action) -> bool:
@@ -114,16 +126,21 @@ def _shown(action: argparse.Action) -> bool:
     return not hidden
 
 
-def _option(command: argparse.ArgumentParser, action: argparse.Action) -> str:
-    """Return a list line with an option and its meaning."""
+def _option(command: argparse.ArgumentParser, action: argparse.Action) -> Option:
+    """Return an option with its meaning."""
     formatter = argparse.HelpFormatter(command.prog)
     value = formatter._format_args(action, formatter._get_default_metavar_for_optional(action))
     if action.option_strings:
-        typed = ", ".join(f"`{f'{name} {value}'.strip()}`" for name in action.option_strings)
+        names = tuple(f"{name} {value}".strip() for name in action.option_strings)
     else:
-        typed = f"`{formatter._format_args(action, formatter._get_default_metavar_for_positional(action))}`"
-    meaning = _linked(formatter._expand_help(action)) if action.help else ""
-    return f"- {typed}: {meaning}" if meaning else f"- {typed}"
+        names = (formatter._format_args(action, formatter._get_default_metavar_for_positional(action)),)
+    return Option(names, formatter._expand_help(action) if action.help else "")
+
+
+def _line(option: Option) -> str:
+    """Return a list line with an option and its meaning."""
+    typed = ", ".join(f"`{name}`" for name in option.names)
+    return f"- {typed}: {_linked(option.meaning)}" if option.meaning else f"- {typed}"
 
 
 def _linked(text: str) -> str:

@@ -46,7 +46,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def state_of_the_tests() -> Iterator[None]:
-    """Keep the history of runs in a temporary folder, not in the caller's home."""
+    """Keep the history of runs in a temporary folder, not in the caller's home, and ignore the caller's settings."""
+    os.environ.pop("PREFLIGHT_INVENTORY", None)
     with tempfile.TemporaryDirectory(prefix="preflight-tests-") as place:
         os.environ["XDG_STATE_HOME"] = place
+        os.environ["XDG_CONFIG_HOME"] = str(Path(place) / "config")
         yield

@@ -15,6 +15,7 @@ GENERATED = {
     "commands.md": "tests.commands",
     "failures.md": "tests.failures",
     "failures-gpu.md": "tests.failures gpu",
+    "preflight.1": "tests.man_page",
     "inventory.schema.json": "preflight.inventory",
     "real-output.md": "tests.real_output",
     "report.schema.json": "tests.report_schema",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from preflight.app.background import reached
 from preflight.app.end import EndedRun, end
+from preflight.app.hosts_alone import AREAS_OF_INVENTORY, NO_PROBE, NOT_CHECKED, with_product, without_changes
 from preflight.app.pings import send_pings
 from preflight.app.probing.device_tests import Afterwards, ProbeSetting, TimeBudget, add_results, run_tests
 from preflight.app.remember import baseline_of
@@ -49,13 +50,15 @@ class _Check:
         self.options = options
         self.run = run
         self.begin = time.monotonic()
-        self.checks = select(all_checks(), _ids(options.only), _ids(options.skip))
+        self.checks = select(all_checks(), _ids(options.only), [*_ids(options.skip), *_areas_left_out(options)])
         self.ignored = _ids(options.ignore)
         if self.ignored:
             select(all_checks(), self.ignored, ())  # refuses unknown ids before any host is contacted
 
     def judge(self) -> None:
-        self.run.findings = self.run.judge(self.checks, self.ignored)
+        findings = self.run.judge(self.checks, self.ignored)
+        self.run.findings = without_changes(findings) if self.options.hosts is not None else findings
+        self.run.announce()
 
     @cached_property
     def blocked(self) -> Blocked:
@@ -86,6 +89,8 @@ class _Check:
         """Return why the probe does not follow the findings so far, or ""."""
         if self.options.no_probe:
             return "--no-probe"
+        if self.options.hosts is not None:
+            return NO_PROBE
         if not self.wants("observations"):
             return _NOT_WANTED
         if self.blocked.cluster or (self.blocked.checks and self._devices_left() < 2):
@@ -114,6 +119,16 @@ def _ids(values: Sequence[str]) -> list[str]:
     return [word.strip() for value in values for word in value.split(",")]
 
 
+def _areas_left_out(options: CheckOptions) -> Sequence[str]:
+    """Return the areas that are not checked without an inventory. Raise UsageError if only these are selected."""
+    if options.hosts is None:
+        return ()
+    wanted = select(all_checks(), _ids(options.only))
+    if all(check.area in AREAS_OF_INVENTORY for check in wanted):
+        raise UsageError(f"checks of {' and '.join(AREAS_OF_INVENTORY)} need an inventory: preflight init writes one")
+    return AREAS_OF_INVENTORY
+
+
 def _folded(refused: Sequence[tuple[str, str]]) -> str:
     """Fold (host, reason) pairs into one clause for each reason: "node[01-16]: …"."""
     reasons: dict[str, list[str]] = {}
@@ -138,6 +153,10 @@ def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedR
     with session(options, cluster) as s:
         run = ClusterRun("check", options, s.cluster, s.hosts, s, started)
         check = _Check(options, run)  # refuses unknown ids before any host is contacted
+        if options.hosts is not None:
+            s, shown = with_product(s)
+            run.session, run.cluster, run.hosts = s, s.cluster, s.hosts
+            run.notes += [NOT_CHECKED, shown]
         if options.buddies:
             partners = _partners(options, s)
             run.hosts += partners

@@ -1,5 +1,6 @@
 """The end of a run: its report, published and saved if requested, and the exit code that follows from it."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,7 +11,9 @@ from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.report.build import RunDetails, build
-from preflight.report.next_step import next_step
+from preflight.report.next_step import next_step, next_step_without_inventory
+
+_LOG = logging.getLogger(__name__)
 
 
 class EndedRun(NamedTuple):
@@ -25,6 +28,9 @@ class EndedRun(NamedTuple):
 def end(run: ClusterRun) -> EndedRun:
     """Build the report of a run that ends now, and its exit code (docs/contracts.md). Publish and save it."""
     options = run.options
+    phases = run.session.progress.timeline.phases(run.started) if run.session else ()
+    for phase in phases:
+        _LOG.info("%s took %.2f s%s", phase.name, phase.seconds, f", longest {phase.longest}" if phase.longest else "")
     report = build(
         run.command,
         run.started,
@@ -34,12 +40,13 @@ def end(run: ClusterRun) -> EndedRun:
             run.observations,
             run.left_out,
             run.notes,
-            run.session.progress.timeline.phases(run.started) if run.session else (),
+            phases,
             options.inventory,
+            options.hosts,
         ),
     )
     exit_code = report.exit_code(Outcome(options.fail_on))
-    command_next = next_step(report, options.inventory, limit=options.limit, to_prove=run.to_prove)
+    command_next = _next_step(run, report)
     if not run.session:
         return EndedRun(report, exit_code, command_next, run.observations)
     if options.publish:
@@ -51,3 +58,10 @@ def end(run: ClusterRun) -> EndedRun:
             exit_code, command_next = 1, f"fix what prevented the publication, then run: {options.again}"
     report = remembered(report, run, exit_code, command_next)
     return EndedRun(report, exit_code, command_next, run.observations)
+
+
+def _next_step(run: ClusterRun, report: Report) -> str:
+    options = run.options
+    if options.hosts:
+        return next_step_without_inventory(report, options.hosts, run.cluster.product)
+    return next_step(report, options.inventory, limit=options.limit, to_prove=run.to_prove)

@@ -2,22 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PosixPath
+from typing import TYPE_CHECKING
 
 from preflight.model.errors import UsageError
 
-DEFAULT_INVENTORY = Path("hosts.toml")
+if TYPE_CHECKING:
+    from preflight.app.stream import RunStream
+
+
+class DefaultPath(PosixPath):
+    """Path of an inventory that no option gave: that of the user's settings, or hosts.toml."""
+
+
+DEFAULT_INVENTORY = DefaultPath("hosts.toml")
+DEFAULT_POOL = 32  # hosts at once
 
 
 @dataclass(frozen=True)
 class HostOptions:
-    """Hosts that a command contacts, and the way to them. `pool` is the number of hosts at once."""
+    """Hosts that a command contacts, and the way to them. `pool` is the number of hosts at once.
+
+    `hosts` are names of hosts that are contacted without an inventory, or None. `stream` receives findings and
+    progress as they come.
+    """
 
     inventory: Path = DEFAULT_INVENTORY
+    hosts: str | None = None
     limit: str | None = None
     accept_new: bool = False
     ask_sudo_password: bool = False
-    pool: int = 32
+    pool: int = DEFAULT_POOL
+    stream: "RunStream | None" = None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Progress of a run, as one line on stderr."""
 
+import logging
 import shutil
 import sys
 import textwrap
@@ -7,23 +8,31 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from preflight.app.stream import RunStream
 from preflight.app.timeline import Timeline
 from preflight.report.console import is_dumb
 from preflight.transport.types import Progress
+
+_LOG = logging.getLogger(__name__)
 
 
 class ProgressLine:
     """One line on stderr with the progress and the slowest host.
 
-    It is silent if stderr is no terminal, or a terminal that cannot erase a line.
+    It is silent if stderr is no terminal, or a terminal that cannot erase a line. `stream` receives the reports, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stream: RunStream | None = None) -> None:
+        self._stream = stream
         self._terminal = sys.stderr.isatty() and not is_dumb()
         self._writing = threading.RLock()
         self.timeline = Timeline()
+        self._logged = ("", -1)
 
     def __call__(self, progress: Progress) -> None:
+        self._log(progress)
+        if self._stream:
+            self._stream.show_progress(progress)
         self.timeline.take(progress)
         line = f"{progress.phase or 'hosts'} {progress.done}/{progress.total}"
         if progress.failed:
@@ -32,6 +41,14 @@ class ProgressLine:
             line += f"  {progress.slowest} waits {progress.seconds:.0f} s"
             line += f" for {progress.waiting_for}" if progress.waiting_for else ""
         self.say(line)
+
+    def _log(self, progress: Progress) -> None:
+        """Log the first and the last report of a phase, and each one in which more work is done."""
+        state = progress.phase, progress.done
+        if progress.phase and state != self._logged:
+            self._logged = state
+            failed = f", {progress.failed} failed" if progress.failed else ""
+            _LOG.info("%s: %d of %d done%s", progress.phase, progress.done, progress.total, failed)
 
     def say(self, text: str) -> None:
         """Replace the line; an empty text clears it."""

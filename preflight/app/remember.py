@@ -49,7 +49,7 @@ def _past_run(report: Report, run: ClusterRun, exit_code: int, next_step: str) -
         finished=report.finished,
         verdict=report.verdict,
         exit=exit_code,
-        inventory=str(run.options.inventory.absolute()),
+        inventory="" if run.options.hosts else str(run.options.inventory.absolute()),
         setting=run.setting,
         hosts=tuple(host.name for host in report.hosts),
         checks=frozenset(report.looked),

@@ -15,6 +15,7 @@ from preflight.model.cluster import Cluster, Host
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
 from preflight.model.report import LeftOut
+from preflight.report.build import with_complete_commands
 
 
 @dataclass
@@ -47,6 +48,11 @@ class ClusterRun:
         hosts = [host for host in self.hosts if host.name not in self.refused]
         findings = run_checks(self.cluster, self.facts, checks=checks, hosts=hosts, rounds=self.rounds)
         return apply_waivers(findings, self.cluster.waivers, ignored, date.today())
+
+    def announce(self) -> None:
+        """Give the findings so far to the stream, if there is one."""
+        if stream := self.options.stream:
+            stream.show_findings(with_complete_commands(self.findings, self.options.inventory, self.options.hosts))
 
     @property
     def left_out(self) -> list[LeftOut]:

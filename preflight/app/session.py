@@ -92,8 +92,9 @@ def session(options: HostOptions, cluster: Cluster | None = None) -> Iterator[Se
     cluster = cluster or load(options.inventory)
     hosts = cluster.hosts if options.limit is None else limit(cluster, options.limit)
     password = _sudo_password(cluster, hosts) if options.ask_sudo_password else None
-    progress = ProgressLine()
-    progress.say(f"connecting to {len(hosts)} hosts of {options.inventory}")  # the transport's libraries load slowly
+    progress = ProgressLine(options.stream)
+    origin = f" of {options.inventory}" if options.hosts is None else ""
+    progress.say(f"connecting to {len(hosts)} hosts{origin}")  # the transport's libraries load slowly
     transport = open_transport(
         cluster, Options(accept_new=options.accept_new, pool=options.pool, sudo_password=password)
     )

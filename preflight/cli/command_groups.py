@@ -20,6 +20,7 @@ GROUPS = {
         "plan": "save the changes that hosts need to a file, for apply",
         "apply": "apply a saved plan, and nothing else",
         "rollback": "undo the changes of a run",
+        "init": "write a first inventory for a list of hosts",
         "learn": "write an inventory from a cluster that is already configured",
         "inventory": "convert host lists of MPI, Slurm, Ansible and other tools",
     },
@@ -54,6 +55,9 @@ Check and configure clusters of NPU or GPU servers before distributed training.
   preflight help check                 # options and examples of a command
 """
 _AREA = "configure-"  # start of the commands for one area, which share a line with `configure`
+# Commands that share a line
+_LABELS = {"plan": "plan, apply"}
+_TEXTS = {"plan": "save changes to a file; apply that file and nothing else"}
 
 
 class RootParser(Parser):
@@ -71,4 +75,5 @@ def _lines(commands: dict[str, str]) -> list[str]:
     if areas:
         shown = {"configure[-AREA]": f"apply changes to {areas}", **shown}
         del shown["configure"]
-    return [f"  {name:<16}  {text}" for name, text in shown.items()]
+        del shown["apply"]  # in the line of `plan`
+    return [f"  {_LABELS.get(name, name):<16}  {_TEXTS.get(name, text)}" for name, text in shown.items()]

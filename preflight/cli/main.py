@@ -11,6 +11,7 @@ from preflight import __version__
 from preflight.cli.command_groups import GROUPS, RootParser
 from preflight.cli.parser import Parser, harmless, nearest
 from preflight.cli.pipe import replace_closed_streams, silence_stdout, spell_what_cannot_be_encoded
+from preflight.cli.settings import fill_in
 from preflight.model.errors import PreflightError, UsageError
 
 # Number of new objects that starts a garbage collection. Facts of thousands of hosts are no garbage until the command
@@ -29,6 +30,7 @@ MEANT = {
     **dict.fromkeys(("log", "logs"), "diagnose"),
     **dict.fromkeys(("benchmark", "bench"), "probe"),
     **dict.fromkeys(("run", "start"), "launch"),
+    **dict.fromkeys(("new", "create"), "init"),
     "compare": "diff",
     "import": "inventory import",
     "export": "inventory export",
@@ -99,6 +101,11 @@ def _parse(arguments: list[str], args: argparse.Namespace) -> None:
         root.error(f"there is no command {wanted!r}{suggestion}")
     root.parse_args(arguments, args)
     args.argv = arguments
+    fill_in(args)
+    if getattr(args, "verbose", False) or getattr(args, "log_file", None):
+        from preflight.cli.run_log import start_log
+
+        start_log(verbose=args.verbose, file=args.log_file)
 
 
 def _bug() -> int:

@@ -9,6 +9,7 @@ LOCAL_HELP = "read this machine, without an inventory"
 PLACE_HELP = "folder or file for the output (default: the current folder)"
 FORCE_HELP = "overwrite an existing FILE"
 LIMIT_HELP = "hosts to use, such as node[01-04],node09 (default: all)"
+NAMES_HELP = "hosts to use without an inventory, such as node[01-04]; ssh settings come from ~/.ssh/config"
 FORM_HELP = "output format (default: console)"
 # Titles of groups of options
 HOSTS = "hosts and connection"

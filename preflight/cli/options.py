@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from preflight.app.options import DEFAULT_INVENTORY, HostOptions
-from preflight.cli.option_texts import FORM_HELP, HOSTS, LIMIT_HELP, OUTPUT, SELECTION
+from preflight.cli.option_texts import FORM_HELP, HOSTS, LIMIT_HELP, NAMES_HELP, OUTPUT, SELECTION
+from preflight.inventory import load
 from preflight.model.cluster import Cluster, Product
 from preflight.model.ports import PortSet
 from preflight.model.product_names import not_known
 
 Options = TypeVar("Options", bound=HostOptions)
 _MOST_DEVICES = 64  # on one host
+_FROM_SETTINGS = "the variable PREFLIGHT_INVENTORY, or hosts.toml"
 MOST_AT_ONCE = 64  # hosts; paramiko does not get faster with more
 
 
@@ -23,17 +25,25 @@ def option_group(parser: argparse.ArgumentParser, title: str) -> argparse._Argum
     return next((group for group in groups if group.title == title), None) or parser.add_argument_group(title)
 
 
-def add_inventory_arguments(parser: argparse.ArgumentParser, default: str = "hosts.toml") -> None:
-    """Add the options on hosts and the connection to them. `default`: the inventory without -i, in words."""
+def add_inventory_arguments(
+    parser: argparse.ArgumentParser, default: str = "hosts.toml", *, names: bool = False
+) -> None:
+    """Add the options on hosts and the connection to them.
+
+    `default`: the inventory without -i, in words. `names`: also add --hosts, for hosts without an inventory.
+    """
     hosts = option_group(parser, HOSTS)
-    hosts.add_argument(
+    selection = hosts.add_mutually_exclusive_group()
+    selection.add_argument(
         "-i",
         "--inventory",
         type=Path,
         default=DEFAULT_INVENTORY if default == "hosts.toml" else None,
         metavar="FILE",
-        help=f"inventory (default: {default})",
+        help=f"inventory (default: {_FROM_SETTINGS if default == 'hosts.toml' else default})",
     )
+    if names:
+        selection.add_argument("--hosts", metavar="HOSTS", help=NAMES_HELP)
     hosts.add_argument("--limit", metavar="HOSTS", help=LIMIT_HELP)
     hosts.add_argument(
         "--accept-new",
@@ -46,8 +56,19 @@ def add_inventory_arguments(parser: argparse.ArgumentParser, default: str = "hos
         action="store_true",
         help="ask once for the sudo password of hosts with sudo = true; the password is not stored",
     )
+    hosts.add_argument("--pool", type=_pool, metavar="N", help="number of hosts to contact at once (default: 32)")
+    _add_log_arguments(hosts)
+
+
+def _add_log_arguments(hosts: argparse._ArgumentGroup) -> None:
     hosts.add_argument(
-        "--pool", type=_pool, default=32, metavar="N", help="number of hosts to contact at once (default: 32)"
+        "-v", "--verbose", action="store_true", help="print ssh connections, steps and timings to stderr"
+    )
+    hosts.add_argument(
+        "--log-file",
+        type=Path,
+        metavar="FILE",
+        help="write ssh connections, steps and timings to FILE, with timestamps",
     )
 
 
@@ -92,6 +113,13 @@ def devices(text: str) -> tuple[int, ...]:
     return tuple(number for low, high in wanted.ranges for number in range(low, high + 1))
 
 
+def device_count(text: str) -> int:
+    """Parse a number of devices of one host. Raise ArgumentTypeError for other text."""
+    if not text.isdigit() or len(text) > 2 or int(text) > _MOST_DEVICES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to {_MOST_DEVICES}")
+    return int(text)
+
+
 def add_publish_argument(parser: argparse.ArgumentParser) -> None:
     option_group(parser, OUTPUT).add_argument(
         "--publish", action="store_true", help="write each host's results to that host, for the gate (docs/gate.md)"
@@ -130,6 +158,4 @@ def run_options(kind: type[Options], args: argparse.Namespace) -> Options:
 
 def read_inventory(path: Path) -> Cluster:
     """Return the inventory's cluster. It is read before a command's modules are loaded, so that errors come at once."""
-    from preflight.inventory import load
-
     return load(path)

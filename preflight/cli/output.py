@@ -23,6 +23,8 @@ def present(args: argparse.Namespace, ended: EndedRun) -> int:
         with reader_may_leave():
             if shown.format in ("console", "brief"):
                 show(console_lines(args, ended, table=shown.format == "console", columns=width()))
+            elif shown.format == "jsonl":
+                args.stream.end(ended, everything=args.all)
             else:
                 print(_text(args, ended, shown), end="")
     finally:  # last, so that the report is shown even if a file cannot be written

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any, NoReturn
 
+from preflight.model.text import printable
+
 
 class Help(argparse.HelpFormatter):
     """Formatter that wraps prose to the terminal. Lines that begin with a blank are examples and are kept unchanged."""
@@ -66,6 +68,4 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def harmless(text: str) -> str:
     """Return the sentence made safe for a terminal, line by line. It may quote the user, a file or a host."""
-    from preflight.model.text import printable
-
     return "\n".join(map(printable, text.splitlines()))

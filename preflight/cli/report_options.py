@@ -9,7 +9,8 @@ from preflight.cli.option_texts import OUTPUT
 from preflight.cli.options import option_group
 from preflight.model.errors import UsageError
 
-FORMATS = ("console", "short", "json", "junit", "prometheus", "nagios", "html")
+FORMATS = ("console", "short", "json", "jsonl", "junit", "prometheus", "nagios", "html")
+_FORM_OF_ENDING = {".html": "html", ".xml": "junit", ".prom": "prometheus"}  # of a file; json for all others
 
 
 class ReportOutput(NamedTuple):
@@ -40,22 +41,29 @@ def _output(text: str) -> ReportOutput:
         raise argparse.ArgumentTypeError(f"{word!r} is not one of {', '.join(FORMATS)}")
     if equals and not file:
         raise argparse.ArgumentTypeError(f"{text!r} has no file name after =")
+    if equals and word == "jsonl":
+        raise argparse.ArgumentTypeError("jsonl is for stdout only. Use -o jsonl, and --save FILE for the report.")
     return ReportOutput(word, Path(file) if file else None)
 
 
 def add_save_argument(parser: argparse.ArgumentParser) -> None:
     option_group(parser, OUTPUT).add_argument(
-        "--save", type=Path, metavar="FILE", help="also write the report to FILE, as JSON"
+        "--save",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also write the report to FILE, repeatable: HTML, JUnit or Prometheus if FILE ends in .html, .xml or "
+        ".prom, else JSON",
     )
 
 
 def outputs(args: argparse.Namespace) -> list[ReportOutput]:
     """Return the requested outputs, those for stdout first. At least one is for stdout."""
     wanted = list(args.outputs or ())
-    if args.save:
-        wanted.append(ReportOutput("json", args.save))
+    wanted += [ReportOutput(_FORM_OF_ENDING.get(path.suffix, "json"), path) for path in args.save or ()]
     if all(output.file for output in wanted):
-        wanted.append(ReportOutput("console"))
+        wanted.append(ReportOutput(args.default_output))
     return sorted(wanted, key=lambda output: output.file is not None)
 
 
@@ -63,9 +71,9 @@ def refuse_unwritable(args: argparse.Namespace) -> None:
     """Raise UsageError if the report cannot be written to its outputs, before any host is contacted."""
     wanted = outputs(args)
     if len([output for output in wanted if output.file is None]) > 1:
-        raise UsageError("-o: only one form of the report can go to stdout. Write the others to files: -o FORMAT=FILE")
+        raise UsageError("-o: only one form of the report can go to stdout. Write the others to files: --save FILE")
     files = [output.file for output in wanted if output.file]
     for path in files:
         if files.count(path) > 1:
             raise UsageError(f"{path} is given for two forms of the report. Choose different files.")
-        refuse_place(path, "--save" if path == args.save else "-o")
+        refuse_place(path, "--save" if path in args.save else "-o")

@@ -7,6 +7,6 @@ from preflight.inventory.dump import dump
 from preflight.inventory.errors import InventoryError
 from preflight.inventory.explicit import explicit_document
 from preflight.inventory.hostset import fold, limit
-from preflight.inventory.load import load, parse, tables
+from preflight.inventory.load import load, parse, tables, toml_of
 
-__all__ = ["InventoryError", "dump", "explicit_document", "fold", "limit", "load", "parse", "tables"]
+__all__ = ["InventoryError", "dump", "explicit_document", "fold", "limit", "load", "parse", "tables", "toml_of"]

@@ -45,7 +45,7 @@ def _read(path: Path, option: str = "--inventory") -> str:
         raise InventoryError(f"{path}:{line}: not UTF-8 text. Save the file as UTF-8.") from error
     except FileNotFoundError as error:
         raise InventoryError(
-            f"{path}: no such file. Copy inventory.example.toml to it and edit it, or choose another with {option}."
+            f"{path}: no such file. Write one with preflight init, or choose another with {option}."
         ) from error
     except OSError as error:
         if error.errno == errno.EFBIG:
@@ -54,8 +54,16 @@ def _read(path: Path, option: str = "--inventory") -> str:
 
 
 def _toml(path: Path, text: str) -> dict[str, Any]:
+    data = toml_of(path, text)
+    if not data:
+        raise InventoryError(f"{path}: the file is empty. To print an example, run: preflight init --example")
+    return data
+
+
+def toml_of(path: Path, text: str) -> dict[str, Any]:
+    """Return the text's TOML document, which may be empty. Raises InventoryError, with the line of the mistake."""
     try:
-        data = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         position = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
         if position:
@@ -66,9 +74,6 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
         raise InventoryError(f"{path}: brackets are nested too deeply") from error
     except ValueError as error:
         raise InventoryError(f"{path}: a number has too many digits") from error
-    if not data:
-        raise InventoryError(f"{path}: the file is empty. Copy inventory.example.toml to it and edit it.")
-    return data
 
 
 def _message(path: Path, lines: KeyLines, mistakes: list[Mistake]) -> str:

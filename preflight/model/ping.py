@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+LARGEST = 65507  # bytes of data
+
 
 @dataclass(frozen=True, slots=True)
 class Ping:

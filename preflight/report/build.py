@@ -39,21 +39,31 @@ def host_lines(names: Iterable[str], findings: Iterable[Finding]) -> tuple[HostL
     return tuple(lines)
 
 
-def _naming(inventory: Path, finding: Finding) -> Finding:
-    """Return the finding with preflight's commands made complete: they name this run's inventory."""
+_WITH_INVENTORY = r"configure|probe|check|ranktable|diagnose(?= --fetch)"  # commands that need one
+_WITH_HOSTS = r"check(?=[ \n]|$)"  # commands that take hosts without an inventory
+
+
+def _naming(inventory: Path, finding: Finding, hosts: str | None = None) -> Finding:
+    """Return the finding with preflight's commands made complete: they name this run's inventory, or its `hosts`."""
     if not (finding.remedy or finding.commands or finding.retest):
         return finding
-    option = f" --inventory {shlex.quote(str(inventory))}"
+    option = f" --hosts {shlex.quote(hosts)}" if hosts else f" --inventory {shlex.quote(str(inventory))}"
+    commands_pattern = _WITH_HOSTS if hosts else _WITH_INVENTORY
 
     def named(text: str) -> str:
         return re.sub(
-            r"\bpreflight (configure|probe|check|ranktable|diagnose(?= --fetch))[a-z-]*",
+            rf"\bpreflight ({commands_pattern})[a-z-]*",
             lambda match: match[0] + option,
             text,
         )
 
     commands = tuple(map(named, finding.commands))
     return replace(finding, remedy=named(finding.remedy), commands=commands, retest=named(finding.retest))
+
+
+def with_complete_commands(findings: Sequence[Finding], inventory: Path, hosts: str | None = None) -> list[Finding]:
+    """Return the findings with commands that name the run's inventory, or its `hosts` without one."""
+    return [_naming(inventory, finding, hosts) for finding in findings]
 
 
 def culprits(findings: Iterable[Finding]) -> tuple[Culprit, ...]:
@@ -64,13 +74,17 @@ def culprits(findings: Iterable[Finding]) -> tuple[Culprit, ...]:
 
 @dataclass(frozen=True)
 class RunDetails:
-    """A run's results besides its findings. With `inventory`, preflight's commands in remedies name it."""
+    """A run's results besides its findings. With `inventory`, preflight's commands in remedies name it.
+
+    `hosts` are the hosts of a run without an inventory. Then the commands name these.
+    """
 
     observations: Sequence[Observation] = ()
     left_out: Sequence[LeftOut] = ()
     notes: Sequence[str] = ()
     phases: Sequence[Phase] = ()
     inventory: Path | None = None
+    hosts: str | None = None
 
 
 NO_DETAILS = RunDetails()
@@ -85,7 +99,7 @@ def build(
 ) -> Report:
     """Return the report of a run that ends now."""
     if details.inventory:
-        findings = [_naming(details.inventory, finding) for finding in findings]
+        findings = with_complete_commands(findings, details.inventory, details.hosts)
     place = {name: number for number, name in enumerate(hosts)}
     return Report(
         run=new_run_id(started),

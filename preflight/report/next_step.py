@@ -49,6 +49,14 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
     )
 
 
+def next_step_without_inventory(report: Report, hosts: str, product: str) -> str:
+    """Return the most useful next step of a run over named hosts: explain the first problem, or write an inventory."""
+    for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
+        if first := next(iter(with_outcome(report.findings, outcome)), None):
+            return f"preflight explain {first.check}"
+    return shlex.join(["preflight", "init", "--hosts", hosts, "--product", product])
+
+
 def _correct_product(report: Report, inventory: Path, hosts: str) -> str:
     fix = _other_product(report)
     return f"{_in_file(fix, inventory)}, then run: preflight check {hosts}" if fix else ""

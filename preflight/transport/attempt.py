@@ -4,16 +4,20 @@ The transports report their steps here and the fan-out reads them. So the error 
 step, and its connection can be dropped. Outside a fan-out the reports go nowhere.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+_LOG = logging.getLogger(__name__)
+
 
 class Attempt:
-    """Work on one host in one thread."""
+    """Work on one host in one thread. `host` is its name, if a fan-out works on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "") -> None:
+        self.host = host
         self.started = time.monotonic()
         self.waiting_for = "the start of the connection"
         self._lock = threading.Lock()
@@ -66,4 +70,7 @@ def begin(attempt: Attempt) -> None:
 
 def waiting_for(step: str) -> None:
     """Report the step at which the calling thread waits from now on, as a noun: "the ssh banner"."""
-    current().waiting_for = step
+    attempt = current()
+    attempt.waiting_for = step
+    if attempt.host:
+        _LOG.info("%s: waiting for %s", attempt.host, step)

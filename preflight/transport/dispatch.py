@@ -1,9 +1,15 @@
 """One transport for a cluster with hosts of several transports."""
 
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from preflight.model.cluster import Cluster, Host
-from preflight.transport.types import Answer, Channel, Options, Program, Transport
+from preflight.transport.types import Answer, Channel, Options, Program, Transport, TransportError
+
+_LOG = logging.getLogger(__name__)
 
 
 def open_transport(cluster: Cluster, options: Options) -> "Dispatch":
@@ -35,10 +41,14 @@ class Dispatch:
         self._transports = transports
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
-        return self._transports[host.ssh.transport].run(host, program, timeout=timeout, limit=limit)
+        with _logged(host, "connecting"):
+            answer = self._transports[host.ssh.transport].run(host, program, timeout=timeout, limit=limit)
+        _LOG.info("%s: program ended with exit code %d after %.2f s", host.name, answer.exit, answer.seconds)
+        return answer
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
-        return self._transports[host.ssh.transport].start(host, program, timeout=timeout)
+        with _logged(host, "connecting, to start an agent"):
+            return self._transports[host.ssh.transport].start(host, program, timeout=timeout)
 
     def close(self) -> None:
         for transport in self._transports.values():
@@ -49,3 +59,16 @@ class Dispatch:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+@contextmanager
+def _logged(host: Host, step: str) -> Iterator[None]:
+    """Log a step on a host: its beginning and, with the time that it took, its end or error."""
+    _LOG.info("%s: %s over %s to %s", host.name, step, host.ssh.transport, host.address)
+    start = time.monotonic()
+    try:
+        yield
+    except TransportError as error:
+        _LOG.info("%s: failed after %.2f s: %s", host.name, time.monotonic() - start, error.summary)
+        raise
+    _LOG.info("%s: done after %.2f s", host.name, time.monotonic() - start)

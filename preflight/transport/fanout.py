@@ -92,7 +92,7 @@ class _FanOut(Generic[T]):
         return {name: self._results[name] for name in self._order}
 
     def _start(self, host: Host) -> None:
-        attempt = Attempt()
+        attempt = Attempt(host.name)
         self._running[host.name] = attempt
         threading.Thread(target=self._one_host, args=(host, attempt), name=f"host-{host.name}", daemon=True).start()
 

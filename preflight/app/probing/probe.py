@@ -56,6 +56,7 @@ def judge_probe(run: ClusterRun) -> None:
     """Give the run the findings of the checks that need its tests."""
     needed = _JUDGING & set(run.rounds)
     run.findings = run.judge(check for check in all_checks().values() if needed & set(check.needs))
+    run.announce()
 
 
 def end_probe(run: ClusterRun) -> EndedRun:

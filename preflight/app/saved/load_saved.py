@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from preflight.app.options import DEFAULT_INVENTORY
+from preflight.app.options import DEFAULT_INVENTORY, DefaultPath
 from preflight.app.saved import bundle_file
 from preflight.app.saved.saved_facts import Saved
 from preflight.app.saved.saved_report import of_report
@@ -33,7 +33,7 @@ def load_saved(source: Path, inventory: Path = DEFAULT_INVENTORY, limited_to: st
         facts = document.load(text, str(source))
         return Saved(cluster, hosts, facts, f"facts are from {source}. No host was contacted.")
     site_capture = capture.load(text, str(source))
-    own = inventory is DEFAULT_INVENTORY
+    own = isinstance(inventory, DefaultPath)
     cluster = parse(site_capture.inventory, Path(f"{source}: inventory")) if own else load(inventory)
     hosts = _limited(cluster, limited_to)
     answers = capture.read(site_capture, cluster, hosts)
@@ -50,7 +50,7 @@ def _of_bundle(source: Path, inventory: Path, limited_to: str | None) -> Saved:
     if bundle_file.FACTS not in members:
         raise UsageError(f"{source} has no facts. Its bundle.json has the reason.")
     text = members.get(bundle_file.INVENTORY)
-    own = inventory is DEFAULT_INVENTORY and text is not None
+    own = isinstance(inventory, DefaultPath) and text is not None
     if own and text is not None:
         cluster = parse(text.decode("utf-8", "replace"), Path(f"{source}: {bundle_file.INVENTORY}"))
     else:

@@ -2,6 +2,7 @@
 
   preflight check --inventory hosts.toml
   preflight check --limit 'node[01-04]' --no-probe
+  preflight check --hosts 'node[01-04]'  # without an inventory
   preflight check --only NPU --skip NPU107 -o json=report.json
   preflight check --from facts.json      # offline, from saved facts
 
@@ -9,6 +10,9 @@ preflight collects the facts of each host in one round trip. It then compares th
 other, devices ping each other, and a probe runs collectives over all devices. The probe starts
 only on idle hosts. It leaves out hosts and devices that have already failed a check. One run thus
 reports all independent faults. The command `preflight probe` does not depend on other checks.
+
+With --hosts, there is no inventory. preflight detects the product, and leaves out collectives and
+all checks that compare hosts with an inventory. The report lists what was not checked.
 """
 
 import argparse
@@ -27,10 +31,11 @@ from preflight.cli.options import (
 from preflight.cli.probe_options import add_budget_argument
 from preflight.cli.report_options import add_output_arguments, refuse_unwritable
 from preflight.model.errors import UsageError
+from preflight.model.ping import LARGEST as LARGEST_PING
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
+    add_inventory_arguments(parser, names=True)
     option_group(parser, HOSTS).add_argument(
         "--also",
         action="append",
@@ -98,10 +103,8 @@ def _add_probe_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _ping_size(text: str) -> int:
-    from preflight.facts.pings.plan import LARGEST
-
-    if not (text.isdecimal() and len(text) < 6 and 0 < int(text) <= LARGEST):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 1 to {LARGEST}")
+    if not (text.isdecimal() and len(text) < 6 and 0 < int(text) <= LARGEST_PING):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes from 1 to {LARGEST_PING}")
     return int(text)
 
 
@@ -109,7 +112,8 @@ def run(args: argparse.Namespace) -> int:
     refuse_unwritable(args)
     _refuse_partial(args)
     _refuse_contradictions(args)
-    cluster = None if args.source or args.also else read_inventory(args.inventory)
+    is_read_later = args.source or args.also or args.hosts is not None
+    cluster = None if is_read_later else read_inventory(args.inventory)
     from preflight.cli.hosts.check import check
 
     return check(args, cluster)
@@ -131,6 +135,8 @@ def _refuse_partial(args: argparse.Namespace) -> None:
 
 def _refuse_contradictions(args: argparse.Namespace) -> None:
     """Raise UsageError for options that do not go together."""
+    if args.hosts is not None:
+        _refuse_with_names(args)
     if args.source and args.buddies:
         raise UsageError("--from cannot be combined with --buddies, because --from contacts no host")
     if args.source and args.basic:
@@ -139,3 +145,20 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         raise UsageError("--from cannot be combined with --also, because --from uses one inventory")
     if args.buddies and not args.limit:
         raise UsageError("--buddies needs --limit HOSTS, the hosts to test with partners")
+
+
+def _refuse_with_names(args: argparse.Namespace) -> None:
+    """Raise UsageError for options that need an inventory, or are not needed with --hosts."""
+    needs_inventory = {
+        "--also": args.also,
+        "--from": args.source,
+        "--limit": args.limit,
+        "--buddies": args.buddies,
+        "--idle": args.idle,
+        "--publish": args.publish,
+        "--ask-sudo-password": args.ask_sudo_password,
+    }
+    if option := next((option for option, value in needs_inventory.items() if value), ""):
+        raise UsageError(
+            f"--hosts cannot be combined with {option}, which needs an inventory: preflight init writes one"
+        )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from preflight.app.options import DEFAULT_INVENTORY
 from preflight.cli.option_texts import FORCE_HELP, LIMIT_HELP, OUTPUT
-from preflight.cli.options import option_group, product_name
+from preflight.cli.options import device_count, option_group, product_name
 from preflight.hostlists.formats import FORMATS
 from preflight.model.cluster import Product
 
@@ -73,7 +73,7 @@ def _add_import_arguments(parser: argparse.ArgumentParser) -> None:
     target.add_argument("--user", default="", help="ssh account, if the host list has none")
     target.add_argument(
         "--devices",
-        type=_devices,
+        type=device_count,
         metavar="N",
         help="number of devices per host (default: the number of slots in the host list)",
     )
@@ -113,12 +113,6 @@ def _add_file_arguments(parser: argparse.ArgumentParser, kind: str) -> None:
     output = option_group(parser, OUTPUT)
     output.add_argument("-o", "--out", type=Path, metavar="FILE", help=f"{kind} to write (default: stdout)")
     output.add_argument("--force", action="store_true", help=FORCE_HELP)
-
-
-def _devices(text: str) -> int:
-    if not text.isdigit() or len(text) > 2 or int(text) > 64:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 64")
-    return int(text)
 
 
 def _prefix(text: str) -> int:

@@ -184,7 +184,7 @@ def _show_check(past: CheckRun) -> None:
             "dim",
         )
     )
-    lines.append(Line(f"inventory {past.inventory}, cluster {past.setting.cluster}", "dim"))
+    lines.append(Line(f"inventory {past.inventory or 'none'}, cluster {past.setting.cluster}", "dim"))
     if past.figures:
         measured = f"{len(past.figures)} bandwidths over {past.setting.backend}"
         lines.append(Line(f"{measured}: preflight baseline compare {past.run}", "dim"))

@@ -64,7 +64,10 @@ def run(args: argparse.Namespace) -> int:
     bundle = _Bundle()
     clean_ = cleaner()
     _add_run(bundle, past_run, clean_)
-    _add_inventory(bundle, Path(past_run.inventory))
+    if past_run.inventory:
+        _add_inventory(bundle, Path(past_run.inventory))
+    else:
+        bundle.lacking.append("the inventory: the run had none")
     _add_past(bundle, clean_)
     with _logs(args) as (files, unread):
         _add_logs(bundle, files, [] if args.fetch else [Path(name) for name in args.log])

@@ -49,7 +49,7 @@ def _import(args: argparse.Namespace) -> int:
         Node(source, None, error.path).fail(str(error))
     head = [f"Imported from {source.name} (--from {format_}) by preflight inventory import.", *assumed]
     text = dump(document, {(): head})
-    hosts = _read_back(text, listed)
+    hosts = read_back(text, listed)
     _give(args, text, "the inventory")
     for sentence in (*assumed, *_moved(before, hosts, listed)):
         _say(f"! {sentence}")
@@ -144,7 +144,7 @@ def _ip(device: Device) -> str:
     return str(device.address.ip) if device.address else ""
 
 
-def _read_back(text: str, listed: HostList) -> Sequence[Host]:
+def read_back(text: str, listed: HostList) -> Sequence[Host]:
     """Return the hosts of the new inventory.
 
     Raise UsageError if it is invalid, and PreflightError if its hosts are not those of the list, in its order.
@@ -157,7 +157,7 @@ def _read_back(text: str, listed: HostList) -> Sequence[Host]:
         messages = [re.sub(rf"^{_UNWRITTEN}:\d+: ", "", problem) for problem in problems[:_SHOWN]]
         messages += [f"… and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise UsageError(
-            "\n".join(["the import is not a valid inventory, so nothing was written:", *messages])
+            "\n".join(["the result is not a valid inventory, so nothing was written:", *messages])
         ) from error
     pairs = list(zip(listed.hosts, cluster.hosts, strict=False))
     alike = all(host.name == host_read.name and host.address in (None, host_read.address) for host, host_read in pairs)

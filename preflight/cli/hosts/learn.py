@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from preflight.app.files import keep_ssh_paths, refuse_existing, refuse_place, write_whole
-from preflight.app.options import DEFAULT_INVENTORY
 from preflight.app.session import session
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
@@ -58,7 +57,7 @@ def _base(args: argparse.Namespace) -> tuple[dict[str, Any], Path]:
         return _base_of_hosts(args), args.out
     if args.address or args.user or args.sudo:
         raise UsageError("--address, --user and --sudo need --hosts. With an inventory, set them there.")
-    path = args.inventory or DEFAULT_INVENTORY
+    path = args.inventory or args.default_inventory
     base = tables(path)
     load(path)  # reports problems of the file with their lines
     keep_ssh_paths(base, path, args.out)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from preflight.app.options import DEFAULT_INVENTORY
+from preflight.app.options import DefaultPath
 from preflight.cli.pipe import reader_may_leave
 from preflight.diagnose import told
 from preflight.diagnose.fetched import FetchedLog
@@ -63,7 +63,7 @@ def _read_local(args: argparse.Namespace) -> _ReadLogs:
     """Read files of this machine. Raise UsageError for options that are about hosts."""
     if not args.log:
         raise UsageError("diagnose needs log files or folders, or --fetch to collect the logs of the hosts")
-    if args.limit or args.since or args.most or args.inventory != DEFAULT_INVENTORY:
+    if args.limit or args.since or args.most or not isinstance(args.inventory, DefaultPath):
         raise UsageError("-i, --limit, --since and --most need --fetch")
     gathered, files = Gathered(), sources([Path(name) for name in args.log])
     return _ReadLogs(gathered, len(files), _read(files, gathered))

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from preflight.app.files import refuse_existing, refuse_place, write_whole
 from preflight.app.jobs.rank_table_facts import rank_table_facts
-from preflight.app.options import DEFAULT_INVENTORY
 from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session
 from preflight.cli.changes.questions import refuse_what_cannot_be_asked
@@ -31,7 +30,7 @@ _SHOWN = 20  # of one kind
 def write_or_push(args: argparse.Namespace) -> int:
     """Build a rank table, and write it here or on all hosts. Return the exit code."""
     _refuse(args)
-    args.inventory = args.inventory or DEFAULT_INVENTORY
+    args.inventory = args.inventory or args.default_inventory
     if args.source:
         saved = load_saved(args.source, args.inventory, args.limit)
         print(f"preflight: {saved.note}", file=sys.stderr)

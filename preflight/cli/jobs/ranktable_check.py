@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from preflight.app.options import DEFAULT_INVENTORY
 from preflight.cli.text_file import LARGEST_RANK_TABLE, text_of
 from preflight.cli.wrapped import wrapped
 from preflight.model.cluster import Cluster
@@ -165,7 +164,7 @@ def _ending(
     comparison: TableComparison | None,
 ) -> Iterator[Line]:
     """Yield the verdict and the next command."""
-    name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or DEFAULT_INVENTORY))
+    name, inventory = shlex.quote(str(table.path)), shlex.quote(str(args.inventory or args.default_inventory))
     if is_wrong(problems):
         not_contacted = " The hosts were not checked." if args.inventory else ""
         yield Line(f"HCCL would reject this table.{not_contacted}", "fail")

@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from preflight.app.jobs.rank_table_facts import rank_table_facts
-from preflight.app.options import DEFAULT_INVENTORY
 from preflight.app.saved.load_saved import load_saved
 from preflight.app.session import session
 from preflight.cli.jobs.ranktable_check import CheckedTable, digest, is_wrong, refuse_without_rank_table
@@ -22,7 +21,7 @@ def compare_with_hosts(
     args: argparse.Namespace, table: CheckedTable
 ) -> tuple[tuple[TableProblem, ...], TableComparison | None]:
     """Return the table's problems by the inventory, and how hosts differ from it. A wrong table is not compared."""
-    args.inventory = args.inventory or DEFAULT_INVENTORY
+    args.inventory = args.inventory or args.default_inventory
     if args.source:
         saved = load_saved(args.source, args.inventory, args.limit)
         return _compared(args, table, saved.cluster, lambda _: (saved.hosts, saved.facts))

@@ -28,7 +28,6 @@ from preflight.model.ping import Ping
 OTHER_LEAVES = 4  # leaves that a device pings behind; the other devices on its leaf ping behind the next leaves
 MOST_PINGS = 1_000_000  # of one run: some 300 MB on the controller, and at least a quarter of an hour
 HEADERS = 28  # bytes of IP and ICMP before a ping's data
-LARGEST = 65507  # bytes of data
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ def test_what_was_found_stands_where_the_other_inventory_cannot_be_looked_at(
         (["nvidia.toml"], "--also names an inventory twice"),
         (["same.toml"], "nvidia-01 is in nvidia.toml and in same.toml"),
         (["atlas-a2.toml", "-K"], "-K is for hosts with sudo = true"),
-        (["none.toml"], "none.toml: no such file. Copy inventory.example.toml to it"),
+        (["none.toml"], "none.toml: no such file. Write one with preflight init"),
         (["none.toml"], "or choose another with --also"),
         (["atlas-a2.toml", "--limit", "nvidia-01"], "--limit and --also cannot be combined"),
         (["atlas-a2.toml", "--from", "facts.json"], "--from cannot be combined with --also"),

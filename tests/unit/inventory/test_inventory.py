@@ -276,7 +276,7 @@ def test_files_from_other_editors_are_read(tmp_path: Path) -> None:
         (b"a = " + b"9" * 10_000, "a number has too many digits"),
         (b"a = 1\na = 2\n", r"hosts.toml:2:\d+: not valid TOML: Cannot overwrite a value"),
         (b"a = [1,\n", r"hosts.toml:1: not valid TOML: .*end of document"),
-        (b"# nothing but a comment\n", "the file is empty. Copy inventory.example.toml"),
+        (b"# nothing but a comment\n", "the file is empty. To print an example"),
         (b" " * (16 << 20) + b"a", "larger than 16 MiB"),
     ],
     ids=lambda part: part[:20] if isinstance(part, str) else "content",
@@ -289,7 +289,7 @@ def test_a_file_that_is_not_an_inventory_ends_in_one_sentence(tmp_path: Path, co
 
 
 def test_a_missing_file_and_a_directory_are_reported_with_their_path(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match=r"none\.toml: no such file\. Copy inventory\.example\.toml"):
+    with pytest.raises(InventoryError, match=r"none\.toml: no such file\. Write one with preflight init"):
         load(tmp_path / "none.toml")
     with pytest.raises(InventoryError, match=f"{tmp_path}: Is a directory"):
         load(tmp_path)

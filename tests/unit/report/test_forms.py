@@ -384,3 +384,10 @@ def test_what_cannot_be_written_is_refused_before_anybody_is_contacted(
         code = int(str(stopped.code))
     assert code == 2
     assert says in capsys.readouterr().err
+
+
+def test_the_ending_of_a_saved_file_gives_its_form(inventory: str) -> None:
+    files = {"r.json": "{", "r.html": "<!DOCTYPE", "r.xml": "<?xml", "r.prom": "# HELP", "r.txt": "{", "r": "{"}
+    saves = [word for name in files for word in ("--save", name)]
+    main(["check", "-i", inventory, "--only", "HST101", "--basic", *saves])
+    assert [name for name, start in files.items() if not Path(name).read_text("utf-8").startswith(start)] == []

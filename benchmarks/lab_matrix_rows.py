@@ -74,11 +74,11 @@ def links(*pairs: tuple[str, str]) -> tuple[frozenset[Named], ...]:
     return exactly(*(Named("link", pair) for pair in pairs))
 
 
-def loss(fault: str, percent: int, place: tuple[str, int], **more: str) -> Row:
+def loss(fault: str, percent: int, place: tuple[str, int]) -> Row:
     """Return a row of a device that loses packets."""
     way = "to" if fault == "random-loss" else "from"
     name = f"{percent} % of the packets {way} a device lost"
-    return Row(name, (Break(fault, *place, percent),), exactly(device(f"{place[0]}/{place[1]}")), "", **more)
+    return Row(name, (Break(fault, *place, percent),), exactly(device(f"{place[0]}/{place[1]}")))
 
 
 NAMES = tuple(f"node{number:02}" for number in range(1, HOSTS + 1))

@@ -17,7 +17,7 @@ from preflight.app.run import ClusterRun, setting_of
 from preflight.app.run_options import BUDGET, LEAST_BUDGET, CheckOptions
 from preflight.app.saved.saved_facts import Saved
 from preflight.app.session import NO_SUDO_HOST, Session, session, wants_password
-from preflight.checks.engine.blocked import Blocked, blocked
+from preflight.checks.engine.blocked import BlockedPlaces, blocked
 from preflight.checks.engine.registry import ROUNDS, all_checks
 from preflight.checks.engine.run import NotRun, run_checks, select
 from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
@@ -61,7 +61,7 @@ class _Check:
         self.run.announce()
 
     @cached_property
-    def blocked(self) -> Blocked:
+    def blocked(self) -> BlockedPlaces:
         """Hosts and devices that the probe leaves out, by the findings of facts and pings."""
         return blocked(self.run.findings, all_checks())
 
@@ -206,7 +206,7 @@ def _probe(check: _Check, s: Session) -> None:
     add_results(run, s, tests, Afterwards(budget, no_counts=no_counts, ignored=check.ignored, deep=not options.basic))
 
 
-def _devices_left_out(blocked: Blocked) -> Iterator[str]:
+def _devices_left_out(blocked: BlockedPlaces) -> Iterator[str]:
     if blocked.devices:
         devices = (f"{host}/{index} ({', '.join(ids)})" for (host, index), ids in sorted(blocked.devices.items()))
         yield f"left out of the probe: {', '.join(devices)}"

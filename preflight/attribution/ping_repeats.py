@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from preflight.attribution.ping_types import end, is_lost, own
+from preflight.attribution.ping_types import PingEnd, end, is_lost, own
 from preflight.model.ping import Ping
 
 TIMES = 7  # three packets each
@@ -16,15 +16,15 @@ def repeats(results: Sequence[Ping]) -> list[Ping]:
     The other partners of an end show which end loses the packets. A ping without any answer is not repeated, since it
     would take until its timeout and show nothing new.
     """
-    lost = [ping for ping in results if is_lost(ping)]
-    ends = {ping_end for ping in lost for ping_end in (own(ping), end(ping)) if not ping_end.is_gateway}
-    purposes = {ping.purpose for ping in lost} - {"hccs"}
-    chosen = [
-        replace(ping, sent=0, received=0, milliseconds=None)
-        for ping in results
-        if ping.received and ping.purpose in purposes and ends & {own(ping), end(ping)}
-    ]
+    lost = [ping for ping in results if is_lost(ping) and ping.purpose != "hccs"]
+    ends = {(ping.purpose, ping_end) for ping in lost for ping_end in _devices(ping)}
+    near = [ping for ping in results if any((ping.purpose, ping_end) in ends for ping_end in _devices(ping))]
+    chosen = [replace(ping, sent=0, received=0, milliseconds=None) for ping in near if ping.received]
     return chosen * TIMES if len(chosen) <= MOST else []
+
+
+def _devices(ping: Ping) -> list[PingEnd]:
+    return [ping_end for ping_end in (own(ping), end(ping)) if not ping_end.is_gateway]
 
 
 def with_repeats(results: Iterable[Ping], repeated: Iterable[Ping]) -> tuple[Ping, ...]:

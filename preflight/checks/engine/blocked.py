@@ -12,7 +12,7 @@ Ids = tuple[str, ...]  # of checks
 
 
 @dataclass(frozen=True)
-class Blocked:
+class BlockedPlaces:
     """Hosts and devices (host, index) that the probe leaves out, each with the checks that failed.
 
     `cluster`: checks whose failure is about no single host or device. The probe then has to wait.
@@ -27,7 +27,7 @@ class Blocked:
         return tuple(sorted({*self.cluster, *sum(self.hosts.values(), ()), *sum(self.devices.values(), ())}))
 
 
-def blocked(findings: Iterable[Finding], checks: Mapping[str, Check]) -> Blocked:
+def blocked(findings: Iterable[Finding], checks: Mapping[str, Check]) -> BlockedPlaces:
     """Return what the failing findings are about, except those of checks whose failure does not affect the probe."""
     hosts: dict[str, set[str]] = defaultdict(set)
     devices: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -43,7 +43,7 @@ def blocked(findings: Iterable[Finding], checks: Mapping[str, Check]) -> Blocked
                 hosts[host].add(finding.check)
             else:
                 devices[host, device].add(finding.check)
-    return Blocked(
+    return BlockedPlaces(
         {host: tuple(sorted(ids)) for host, ids in hosts.items()},
         {place: tuple(sorted(ids)) for place, ids in devices.items() if place[0] not in hosts},
         tuple(sorted(cluster)),

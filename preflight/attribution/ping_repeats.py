@@ -16,15 +16,16 @@ def repeats(results: Sequence[Ping]) -> list[Ping]:
     The other partners of an end show which end loses the packets. A ping without any answer is not repeated, since it
     would take until its timeout and show nothing new.
     """
-    lost = [ping for ping in results if is_lost(ping) and ping.purpose != "hccs"]
-    ends = {(ping.purpose, ping_end) for ping in lost for ping_end in _devices(ping)}
-    near = [ping for ping in results if any((ping.purpose, ping_end) in ends for ping_end in _devices(ping))]
-    chosen = [replace(ping, sent=0, received=0, milliseconds=None) for ping in near if ping.received]
-    return chosen * TIMES if len(chosen) <= MOST else []
+    ends = set().union(*map(_ends, filter(is_lost, results)))
+    near = [ping for ping in results if ping.received and ends & _ends(ping)]
+    return [replace(ping, sent=0, received=0, milliseconds=None) for ping in near] * TIMES if len(near) <= MOST else []
 
 
-def _devices(ping: Ping) -> list[PingEnd]:
-    return [ping_end for ping_end in (own(ping), end(ping)) if not ping_end.is_gateway]
+def _ends(ping: Ping) -> set[tuple[str, PingEnd]]:
+    """Return the devices at both ends, with the ping's purpose. Pings over HCCS, between dies, are not repeated."""
+    if ping.purpose == "hccs":
+        return set()
+    return {(ping.purpose, ping_end) for ping_end in (own(ping), end(ping)) if not ping_end.is_gateway}
 
 
 def with_repeats(results: Iterable[Ping], repeated: Iterable[Ping]) -> tuple[Ping, ...]:

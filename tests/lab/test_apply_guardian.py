@@ -213,7 +213,7 @@ def test_a_disk_that_is_full_does_not_keep_the_guardian_from_its_work(netns: Loc
     lines = (netns.journal / "r1.jsonl").read_text().splitlines(keepends=True)
     assert [json.loads(line)["event"] for line in lines[:4]] == ["start", "begin", "end", "reverted"]
     size = sum(len(line) for line in lines[:3])  # bytes; the verdict does not fit any more
-    outside, netns.inside = netns.inside, (*netns.inside, "prlimit", f"--fsize={size + 10}")
+    outside, netns.inside = netns.inside, (*netns.inside, "prlimit", f"--fsize={size + len(lines[3]) // 2}")
     answer = netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), run="r2", seconds=GUARDED)
     assert states(answer) == ["done"], answer
     wait_for_verdict(netns, "r2")

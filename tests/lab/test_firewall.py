@@ -551,7 +551,7 @@ def test_a_zone_file_that_firewalld_has_not_read_is_not_overwritten(make_lab: Ma
     done = report("configure-firewall", lab.inventory, "-y", "--limit", "node01")
     (told,) = (change for change in done["changes"] if change["state"] != "done")
     assert (told["kind"], told["state"]) == ("firewalld-permanent", "failed")
-    assert "firewalld has not read /etc/firewalld/zones/public.xml" in told["message"]
+    assert "firewalld has not loaded /etc/firewalld/zones/public.xml" in told["message"]
     assert on(lab, "node01", "cat /etc/firewalld/zones/public.xml") == THEIRS
     on(lab, "node01", "firewall-cmd --reload")
     assert report("configure-firewall", lab.inventory, "-y")["verdict"] == "pass"

@@ -242,11 +242,11 @@ class Run:
         failed_test = self._failed_together()
         if failed_test is None:
             return
-        places_before = len(self.plan.places())
         self.plan = self.plan.without(_suspects(filter(_of_all, self.observations)))
         if len(self._hosts()) < 2 or time.monotonic() > self._until:
             return
-        if len(self.plan.places()) < places_before and _all_pass(self._together([self._hosts()], failed_test, below)):
+        tested = set(map(place_of, failed_test.members))
+        if set(self.plan.places()) < tested and _all_pass(self._together([self._hosts()], failed_test, below)):
             return
         if len(self._hosts()) > 2:
             self._search_smallest_failing(failed_test, below)

@@ -96,7 +96,9 @@ def test_a_damaged_line_of_a_step_is_counted_and_a_cut_one_is_not(host: LocalHos
 
 def test_a_second_run_at_the_same_time_is_told_who_is_first(netns: LocalHost) -> None:
     inside(netns, "nft", "-f", "-", stdin=RULESET)
-    netns.apply(change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=20)  # its guardian waits, and holds the lock
+    netns.apply(
+        change("nft-rules", CHAIN, None, RULE, "firewall"), seconds=20
+    )  # its guardian waits, and holds the lock
     assert netns.apply(change("sysctl", RESERVED, "", "60000"), run="r2") == {
         "error": "another run is active on this host (a test). Wait until it ends",
         "at_work": "a test",

@@ -10,7 +10,7 @@ import pytest
 from agent.restricted import refusal
 
 from preflight.model.cluster import Host
-from preflight.model.measure import Observation, TestOutcome
+from preflight.model.measure import Observation, Scope, TestOutcome
 from preflight.probe.operations.operation import Operation
 from preflight.probe.request import Request
 from preflight.probe.run import probe
@@ -81,7 +81,7 @@ REFUSING = {
 def test_no_rank_is_started_for_anything_more_and_the_hosts_are_unknown(
     mark: str, tmp_path: Path, request_: Request, init: str, why: str
 ) -> None:
-    together = [one for one in seen(mark, request_, init, str(tmp_path)) if len(one.test.members) > 1]
+    together = [one for one in seen(mark, request_, init, str(tmp_path)) if one.test.scope is Scope.ALL]
     assert {one.test.outcome for one in together} <= {TestOutcome.FAIL, TestOutcome.NOT_RUN}
     assert any(why in view.error for one in together for view in one.ranks)
     assert list(tmp_path.iterdir()) == []

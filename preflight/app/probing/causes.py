@@ -5,7 +5,6 @@ from dataclasses import replace
 from datetime import date
 
 from preflight.app.background import FOR_EVER, in_background, result_by
-from preflight.app.pings import send_pings
 from preflight.app.probing.probed_devices import ProbedDevices
 from preflight.app.session import Session
 from preflight.checks.engine.registry import ROUNDS, all_checks
@@ -46,7 +45,7 @@ def _judged_again(s: Session, tests: ProbedDevices, *, deep: bool) -> list[Findi
     facts = counted_since(s.collect(tests.hosts, deep=deep), tests.before)
     plan = plan_pings(s.cluster, facts).pings  # all pings, since a cause is what lost pings have in common
     rounds = {
-        "pings": send_pings(s, facts, plan),
+        "pings": s.ping(facts, plan),
         "observations": tests.result.observations,
         "rehearsal": tests.rehearsal,
     }

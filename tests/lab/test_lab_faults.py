@@ -29,6 +29,10 @@ def _ping_node02(lab: LabHandle) -> str:
     return lab.ssh("node01", "hccn_tool -i 1 -ping -g address 192.168.101.13 | tail -1").stdout
 
 
+def _ping_from_node02(lab: LabHandle) -> str:
+    return lab.ssh("node02", "hccn_tool -i 1 -ping -g address 192.168.101.11 | tail -1").stdout
+
+
 def _sshd_of_node02(lab: LabHandle) -> str:
     command = ["timeout", "1.5", *lab.ssh_command("node02", "hostname")]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
@@ -161,6 +165,8 @@ SEEN: dict[str, tuple[Callable[[LabHandle], str], str]] = {
     "driver-version": (_on_node02("npu-smi info -t board -i 0"), "Software Version               : 22.0.4"),
     "slow-link-out": (_rate_out_of_node02, "rate 200Mbit"),
     "random-loss": (_ping_a_lot, "some are lost"),
+    "random-loss-out": (_ping_a_lot, "some are lost"),
+    "one-way-drop": (_ping_from_node02, "3 packets transmitted, 0 received, 100.00% packet loss"),
     "hccs-down": (_ping_sibling, "1 packets transmitted, 0 "),
     "partition": (_ping_node02, "3 packets transmitted, 0 received, 100.00% packet loss"),
     "slow-uplink": (_rate_of_uplink, "rate 400Mbit"),

@@ -526,7 +526,7 @@ def test_configure_leaves_a_host_alone_where_it_is_not_root(lab: LabHandle) -> N
     assert done.returncode == 1
     said = " ".join(done.stdout.split())
     assert said.count("changing it needs root") == 1
-    assert "--ask-sudo-password" in said
+    assert "with -K, which asks for the sudo password" in said
     assert on(lab, "node01", port_list) == "\n"
     assert on(lab, "node01", "ls /etc/sysctl.d").find("90-preflight") < 0
     assert on(lab, "node02", port_list) == "29500,60000-60031\n"

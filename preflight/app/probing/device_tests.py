@@ -93,7 +93,7 @@ def add_results(run: ClusterRun, s: Session, tests: ProbedDevices, afterwards: A
     run.notes += filter(None, (tests.rehearsal.note, _budget_note(run.observations, budget.seconds), counted))
     run.runner = tests.backend
     run.rounds |= {
-        "rehearsal": tests.rehearsal,
+        "rehearsal": tests.rehearsal if len(s.hosts) > 1 else NotRun("only one host was tested"),
         "observations": run.observations,
         "baseline": baseline_of(setting_of(s.cluster, tests.backend)),
         "located": result.located,

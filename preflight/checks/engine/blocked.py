@@ -51,8 +51,16 @@ def blocked(findings: Iterable[Finding], checks: Mapping[str, Check]) -> Blocked
 
 
 def _places(finding: Finding) -> list[tuple[str, int | None]]:
-    """Return the hosts and devices of a finding: the members of its culprit, or else its own."""
+    """Return the hosts and devices of a finding: the members of its culprit, or else its own.
+
+    A device as its peer is left out, too. If two devices have one address, neither can be tested.
+    """
     if finding.culprit:
-        names = (member.partition("/") for member in finding.culprit.members)
-        return [(host, int(device) if device.isdecimal() else None) for host, _, device in names]
-    return [(finding.host, finding.device)] if finding.host else []
+        return [_place(member) for member in finding.culprit.members]
+    peers = [finding.peer] if finding.peer and "/" in finding.peer else []
+    return [(finding.host, finding.device), *map(_place, peers)] if finding.host else []
+
+
+def _place(name: str) -> tuple[str, int | None]:
+    host, _, device = name.partition("/")
+    return host, int(device) if device.isdecimal() else None

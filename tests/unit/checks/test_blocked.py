@@ -47,6 +47,11 @@ def test_a_failure_of_no_single_place_blocks_the_cluster() -> None:
     assert (result.cluster, result.hosts, result.devices) == (("NPU121", "PNG101"), {}, {})
 
 
+def test_both_devices_with_one_address_are_left_out() -> None:
+    finding = Finding("NPU102", Outcome.FAIL, "one address", host="node02", device=2, peer="node01/2")
+    assert set(blocked([finding], all_checks()).devices) == {("node02", 2), ("node01", 2)}
+
+
 def test_past_events_later_files_and_warnings_block_nothing() -> None:
     warning = Finding("NPU107", Outcome.WARN, "a warning", host="node01", device=3)
     findings = [failure("NIC101", "node01", 3), failure("PRT102", "node01"), failure("ENV108"), warning]

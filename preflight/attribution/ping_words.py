@@ -29,11 +29,13 @@ REACH = Words(
     "pings lost on the way",
     "preflight check --mesh",
     {
-        "fabric": "check what all devices share: the switch, its VLANs, the address plan and the masks",
+        "fabric": "compare the device's address and mask with the plan. Then check the switch and its VLANs",
         "rail": "check that the switch of rail {device} is on, and that its ports are in one VLAN",
         "host": "check the cables and switch ports of {0}",
-        "gateway": "check the switch with address {0} and its routes, and check the gateway in the inventory",
-        "silent": "check whether the switch blocks or limits ICMP to {0}, and check the gateway in the inventory",
+        "gateway": "check that the switch has the address {0}, and check its routes. If the address is wrong, correct "
+        "it in the inventory (gateway or gateways)",
+        "silent": "check whether the switch blocks or limits ICMP to {0}. If the address is wrong, correct "
+        "it in the inventory (gateway or gateways)",
         "device": "check the cable, optical module and switch port of device {device}",
         "partition": "check the VLANs of the switch ports, and the links between the switches",
         "uplinks": "check the uplinks of {0}, their VLANs, and the switches behind the uplinks",
@@ -41,13 +43,13 @@ REACH = Words(
         "hosts": "check the routes, VLANs and uplinks between {0} and {1}",
         "link": "check the cables, switch ports and VLANs of the two devices",
     },
-    {"host": "-link -g", "partition": "-lldp -g"},
+    {"fabric": "-ip -g", "host": "-link -g", "partition": "-lldp -g"},
 )
 REACH_DIRECT = replace(
     REACH,
     fixes={
         **REACH.fixes,
-        "fabric": "check what all devices share: the address plan, the masks and the cabling plan",
+        "fabric": "compare the device's address and mask with the plan. Then compare the cables with the cabling plan",
         "rail": "check the cables of rail {device}",
         "host": "check the cables of {0}",
         "device": "check the cable and the optical modules of device {device}",
@@ -55,7 +57,7 @@ REACH_DIRECT = replace(
         "hosts": "check the cables between {0} and {1}",
         "link": "check the cable between the two devices, and the optical modules at both ends",
     },
-    queries={"host": "-link -g"},
+    queries={"fabric": "-ip -g", "host": "-link -g"},
 )
 LARGE = Words(
     "large pings",
@@ -144,6 +146,8 @@ def _describe(cause: Cause, pings: str) -> tuple[str, str]:
         case "partition":
             return _partition(cause, pings)
     summary, why = _PLAIN[cause.kind]
+    if cause.kind == "gateway" and pings == REACH.pings and cause.unanswered:
+        why = "the gateway is down, or its address in the inventory is wrong"
     leaves = " and ".join(f"leaf {name}" for name in cause.names)
     return summary.format(count=_count(cause, pings), names=cause.objects, leaves=leaves, device=cause.device), why
 

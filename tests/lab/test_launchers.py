@@ -144,7 +144,7 @@ def test_a_project_that_is_not_mounted_or_from_elsewhere_is_told(lab: LabHandle)
         assert {check: list(hosts) for check, hosts in told.items()} == {"HST120": ["node03"]}
         lab.ssh("node03", f"umount {project}")
         told = found(lab, project=project)
-        difference = "is on the host's own file system, but on mqueue 'store:/export' on node01, node02"
+        difference = "is on a local file system. On node01, node02, it is on mqueue 'store:/export'"
         assert difference in told["HST120"]["node03"][1]
         lab.ssh("node03", f"rmdir {project}")
         told = found(lab, project=project)

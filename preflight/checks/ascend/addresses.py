@@ -23,6 +23,7 @@ _PLAN_MOVED = "the plan now gives all addresses of this host to other hosts"
 _MOVED_CAUSE = "hosts were added before this one in the inventory, or their order changed"
 _KEEP_PLAN = 'restore the order of hosts in the inventory, or set by = "name" under [device_addresses]'
 _CONFIGURE = ("preflight configure-device-ips",)
+_ASKS = "This command shows the changes and asks before it sets addresses"
 _A1 = frozenset({Product.ATLAS_A1})
 _PLAN_ONE_SUBNET = (
     'add [device_addresses] to the inventory, with plan = "one-subnet" and your own network, such as '
@@ -58,7 +59,7 @@ def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
         if _needs_address(scribe, device, planned):
             npu, actual = DeviceScribe(scribe, scribe.host.name, device.index), device.address.value
             yield npu.bad(
-                f"address is {actual} instead of {planned.ip}" if actual and planned else "no address",
+                _address_fault(actual, planned),
                 expected=str(planned or "an address"),
                 found=actual or "none",
                 cause=_MOVED_CAUSE if moved else "",
@@ -69,10 +70,16 @@ def has_address(scribe: Here, hccn: Hccn) -> Iterator[Finding]:
             )
 
 
+def _address_fault(actual: str | None, planned: IPv4Interface | None) -> str:
+    if planned is None:
+        return "no address, and the inventory plans none for it"
+    return f"address is {actual} instead of {planned.ip}" if actual else "no address"
+
+
 def _address_remedy(scribe: Here, planned: IPv4Interface | None, *, moved: bool) -> str:
     if moved:
         return _KEEP_PLAN
-    return "set the planned address" if planned else _add_a_plan(scribe.cluster.product)
+    return "set the planned address" if planned else f"{_add_a_plan(scribe.cluster.product)}. {_ASKS}"
 
 
 def _needs_address(scribe: Here, device: HccnDevice, planned: IPv4Interface | None) -> bool:

@@ -151,7 +151,10 @@ def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterato
     # NPU116 reports the cards of lost chips' nodes.
     orphans = sorted(nodes - set(chips)) if not missing_cards(npu_smi, device_nodes).on_pci else []
     unmatched_chips = sorted([*_duplicates(npu_smi), *(set(chips) - nodes)])
-    remedy = "compare the device numbers in npu-smi with the device nodes, then reload the driver"
+    remedy = (
+        "compare the device numbers in npu-smi with the device nodes. Then stop all jobs on "
+        f"{scribe.host.name}, and reload the driver or reboot"
+    )
     commands = tuple(scribe.on(scribe.host.name, line) for line in ("npu-smi info -m", "ls -l /dev/davinci*"))
     if len(orphans) == len(unmatched_chips):  # every chip is present under another number
         for device, reported in zip(orphans, unmatched_chips, strict=True):
@@ -160,6 +163,7 @@ def mapping(scribe: Here, npu_smi: NpuSmi, device_nodes: DeviceNodes) -> Iterato
                 device=device,
                 expected=f"device {device} in npu-smi for /dev/davinci{device}",
                 found=f"chips {_numbers(chips)}",
+                cause="npu-smi numbers the chips differently, and no chip is missing",
                 remedy=remedy,
                 commands=commands,
             )

@@ -40,7 +40,8 @@ def counters(scribe: Here, nic: Nic) -> Iterator[Finding]:
                 device=device.index,
                 expected="less than one in a million packets",
                 found=", ".join(
-                    f"{number} of {total or 'an unknown number of'} packets" for number, total in errors.values()
+                    f"{key} {number}" + (f" of {total} packets" if total else " (no total reported)")
+                    for key, (number, total) in errors.items()
                 ),
                 remedy="read the error counters twice. If they still rise, clean or replace the optics and the cable",
                 commands=(scribe.on(scribe.host.name, f"hccn_tool -i {device.index} -stat -g"),),

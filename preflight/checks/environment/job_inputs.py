@@ -1,7 +1,8 @@
 """Checks of the jobs' inputs: the files, folders and packages of [job] are equal on all hosts."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import Odd, odd_ones
@@ -102,7 +103,7 @@ def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
     automounter's map.
     """
     wanted = scribe.cluster.job.project
-    filesystems: dict[str, str] = {}
+    folders: dict[str, SeenFolder] = {}
     for host, job_of_host in job.items():
         project = job_of_host.project
         if project is None:
@@ -117,26 +118,28 @@ def same_project(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 commands=(scribe.on(host, f"findmnt -T {shlex.quote(wanted)}"),),
             )
         else:
-            filesystems[host] = _filesystem(project)
+            folders[host] = project
     remedy = "mount the same file system on every host"
-    yield from _other_filesystems(filesystems, f"the project folder {wanted}", remedy, scribe.bad)
-    environments = {
-        host: _filesystem(job_of_host.environment) for host, job_of_host in job.items() if job_of_host.environment
-    }
+    for odd, details in _other_filesystems(scribe, folders, remedy):
+        yield scribe.bad(f"{odd.host}: the project folder {wanted} is on {_places(odd)}", **details)
+    environments = {host: job_of_host.environment for host, job_of_host in job.items() if job_of_host.environment}
     remedy = "install the jobs' Python (probe.python in the inventory) in the same way on every host"
-    yield from _other_filesystems(environments, "the jobs' Python", remedy, scribe.warn)
+    for odd, details in _other_filesystems(scribe, environments, remedy):
+        path = environments[odd.host].path
+        yield scribe.warn(f"{odd.host}: the jobs' Python in {path} is on {_places(odd)}", **details)
 
 
 def _other_filesystems(
-    filesystems: Mapping[str, str], subject: str, remedy: str, report: Callable[..., Finding]
-) -> Iterator[Finding]:
-    for odd in odd_ones(filesystems):
-        yield report(
-            f"{odd.host}: {subject} is on {odd.value}, but on {odd.usual} on {odd.elsewhere}",
-            host=odd.host,
-            peer=odd.others[0],
-            remedy=remedy,
-        )
+    scribe: All, folders: Mapping[str, SeenFolder], remedy: str
+) -> Iterator[tuple[Odd[str], dict[str, Any]]]:
+    """Yield the hosts with a folder on another file system, with the details of the finding."""
+    for odd in odd_ones({host: _filesystem(folder) for host, folder in folders.items()}):
+        commands = (scribe.on(odd.host, f"df -hT {shlex.quote(folders[odd.host].path)}"),)
+        yield odd, {"host": odd.host, "peer": odd.others[0], "remedy": remedy, "commands": commands}
+
+
+def _places(odd: Odd[str]) -> str:
+    return f"{odd.value}. On {odd.elsewhere}, it is on {odd.usual}"
 
 
 def _is_unmounted(folder: SeenFolder) -> bool:
@@ -149,7 +152,7 @@ def _filesystem(folder: SeenFolder) -> str:
     if not folder.filesystem:
         return "an unknown file system"
     kind = _ALIAS.get(folder.filesystem, folder.filesystem)
-    return "the host's own file system" if kind in _OWN else f"{kind} {quote(folder.source)}"
+    return "a local file system" if kind in _OWN else f"{kind} {quote(folder.source)}"
 
 
 @host_check("HST121", "Python imports of the job", blocks=False)

@@ -286,9 +286,10 @@ def _device_names(scribe: Here, job: Job, present: tuple[str, ...]) -> Iterator[
         yield scribe.warn(
             f"{scribe.host.name}: {job.told('NCCL_IB_HCA')} also matches {', '.join(extra_devices[:16])}, because NCCL "
             f"reads {word} as a prefix",
-            expected=exactly(patterns),
+            expected=f"NCCL_IB_HCA={exactly(patterns)}",
             found=patterns,
-            remedy=f"set NCCL_IB_HCA to {exactly(patterns)} in {_source(job, 'NCCL_IB_HCA')}",
+            remedy=f"set NCCL_IB_HCA={exactly(patterns)} in {_source(job, 'NCCL_IB_HCA')} "
+            f"({'a' if patterns.startswith('^') else 'the'} second = stands for an exact match)",
         )
 
 

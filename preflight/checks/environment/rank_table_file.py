@@ -1,5 +1,6 @@
 """The rank table file of the jobs: present, complete, and the same on every host."""
 
+import posixpath
 import shlex
 from collections.abc import Iterator, Mapping
 
@@ -11,6 +12,8 @@ from preflight.model.text import quote
 from preflight.ranktable.read import read
 
 _VARIABLE = "RANK_TABLE_FILE"
+_CONTEXT = 20  # characters before and after the first difference
+_WHOLE = 64 << 10  # bytes up to which the text of a table is whole
 
 
 @cluster_check("ENV108", "Rank table file", products=NPU, several=False, blocks=False)
@@ -61,20 +64,46 @@ def rank_table(scribe: All, job: Mapping[str, Job]) -> Iterator[Finding]:
                 found="not set",
                 remedy=f"set {_VARIABLE}={paths[peer]} in the jobs' environment, or unset it on all hosts",
             )
+    yield from _different_tables(scribe, job, tables)
+
+
+def _different_tables(scribe: All, job: Mapping[str, Job], tables: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the hosts with another table than most hosts, from `tables` by host."""
     for odd in odd_ones(tables):
+        path = job[odd.host].variables[_VARIABLE]
+        difference = _difference(
+            *(job[host].files[job[host].variables[_VARIABLE]] for host in (odd.host, odd.others[0]))
+        )
         yield scribe.bad(
-            f"{odd.host}: the rank table differs from the one on {odd.elsewhere}",
+            f"{odd.host}: the rank table {quote(path)} differs from the one on {odd.elsewhere}",
             host=odd.host,
             peer=odd.others[0],
-            remedy="copy the same rank table to all hosts",
+            expected=f"{difference[1]}, as on {odd.others[0]}" if difference else "",
+            found=difference[0] if difference else "",
+            remedy="write the same rank table to all hosts",
+            commands=(_push(path),),
         )
+
+
+def _difference(file: SeenFile, peer_file: SeenFile) -> tuple[str, str] | None:
+    """Return both texts around their first difference, quoted. None where only parts of them are known."""
+    text, peer_text = file.text, peer_file.text
+    if text == peer_text or max(file.size, peer_file.size) > _WHOLE:
+        return None
+    position = len(posixpath.commonprefix([text, peer_text]))
+    part = slice(max(0, position - _CONTEXT), position + _CONTEXT)
+    return quote(text[part]), quote(peer_text[part])
 
 
 def _write_table(path: str) -> tuple[str, tuple[str, ...]]:
     """Return the remedy for a table that cannot be used, and its commands."""
     if not path.startswith("/"):
         return f"set {_VARIABLE} in the jobs' environment to the absolute path of the rank table", ()
-    return "write a complete rank table to all hosts", (f"preflight ranktable --push {shlex.quote(path)}",)
+    return "write a complete rank table to all hosts", (_push(path),)
+
+
+def _push(path: str) -> str:
+    return f"preflight ranktable --push {shlex.quote(path)}"
 
 
 def _fault(path: str, file: SeenFile | None) -> tuple[str, str]:

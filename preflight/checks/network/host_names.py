@@ -9,9 +9,10 @@ from ipaddress import ip_address
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.checks.shared.majority import odd_ones
 from preflight.facts.sections.naming import Naming
-from preflight.facts.types import Network, Os
+from preflight.facts.types import Names, Network, Os
 from preflight.model.cluster import Product
 from preflight.model.finding import Finding
+from preflight.model.ip import is_address
 from preflight.model.outcome import Outcome
 from preflight.model.text import quote
 
@@ -133,8 +134,8 @@ def reverse(scribe: Here, naming: Naming) -> Iterator[Finding]:
             return
 
 
-@cluster_check("HST127", "Rendezvous endpoint", blocks=False)
-def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
+@cluster_check("HST127", "Rendezvous endpoint", blocks=False, optional=("names",))
+def endpoint(scribe: All, naming: Mapping[str, Naming], names: Mapping[str, Names | None]) -> Iterator[Finding]:
     """Why: Each torchrun process decides whether --rdzv-endpoint is its own host. If so, it serves the store. If the
     endpoint is an alias or the address of another NIC, possibly no host serves the store, and all hosts wait. The error
     is "RendezvousConnectionError: The connection to the C10d store has failed". If two hosts serve a store, there are
@@ -152,23 +153,32 @@ def endpoint(scribe: All, naming: Mapping[str, Naming]) -> Iterator[Finding]:
     on the first host and is_host=0 on all other hosts.
     """
     first = scribe.cluster.hosts[0]
-    strict = scribe.cluster.job.launcher == "torchrun"
-    names = tuple(dict.fromkeys((first.name, first.address)))
-    served = [name for name in names if first.name in naming and naming[first.name].endpoints.get(name)]
-    for name in names:
+    endpoints = tuple(dict.fromkeys((first.name, first.address)))
+    served = [name for name in endpoints if first.name in naming and naming[first.name].endpoints.get(name)]
+    for name in endpoints:
         answers = {host: naming_of_host.endpoints.get(name) for host, naming_of_host in naming.items()}
-        yield from _wrong_owners(scribe, name, answers)
+        yield from _wrong_owners(scribe, name, answers, names)
         if answers.get(first.name) is False:
-            yield (scribe.bad if strict and not served else scribe.warn)(
-                f"{first.name}: torchrun does not recognise {name} as this host, so it starts no rendezvous store",
-                host=first.name,
-                remedy=f"use {served[0]} in torchrun's --rdzv-endpoint"
-                if served
-                else f"map the host name to {first.address} in /etc/hosts on {first.name}",
-            )
+            yield _no_store(scribe, name, next(iter(served), ""))
 
 
-def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) -> Iterator[Finding]:
+def _no_store(scribe: All, name: str, served: str) -> Finding:
+    """Return the finding about a first host that does not recognise `name`. `served`: the name that it recognises."""
+    first = scribe.cluster.hosts[0]
+    strict = scribe.cluster.job.launcher == "torchrun"
+    return (scribe.bad if strict and not served else scribe.warn)(
+        f"{first.name}: torchrun does not recognise {name} as this host, so it starts no rendezvous store",
+        host=first.name,
+        remedy=f"use {served} in torchrun's --rdzv-endpoint"
+        if served
+        else f"map the host name to {first.address} in /etc/hosts on {first.name}",
+        commands=() if served else (scribe.on(first.name, f"getent ahosts {shlex.quote(first.name)}"),),
+    )
+
+
+def _wrong_owners(
+    scribe: All, name: str, answers: Mapping[str, bool | None], names: Mapping[str, Names | None]
+) -> Iterator[Finding]:
     """Yield the other hosts that accept the first host's name or address as theirs, or may do so."""
     first = scribe.cluster.hosts[0].name
     report = scribe.bad if scribe.cluster.job.launcher == "torchrun" else scribe.warn
@@ -183,9 +193,27 @@ def _wrong_owners(scribe: All, name: str, answers: Mapping[str, bool | None]) ->
                 f"{host}: torchrun mistakes {name} for the local host{clause}",
                 host=host,
                 peer=first,
-                found=name,
-                remedy=f"correct the addresses of {name} and of the host's own name in /etc/hosts on {host}",
+                expected=f"{first} resolves to {scribe.cluster.hosts[0].address}, "
+                f"{host} to {scribe.cluster.by_name[host].address}",
+                found=_resolution(names.get(host), first, host),
+                remedy=f"correct the lines of both hosts in /etc/hosts on {host}: "
+                f"{_hosts_line(scribe, first)} and {_hosts_line(scribe, host)}",
+                commands=tuple(scribe.on(host, f"getent ahosts {shlex.quote(peer)}") for peer in (first, host)),
             )
+
+
+def _resolution(names: Names | None, first: str, host: str) -> str:
+    """Return the addresses of both hosts' names as `host` resolves them; empty where they are not known."""
+    if names is None or first not in names.cluster:
+        return ""
+    addresses, own_addresses = (", ".join(values) or "no address" for values in (names.cluster[first], names.hostname))
+    return f"{first} resolves to {addresses}, {host} to {own_addresses}"
+
+
+def _hosts_line(scribe: All, name: str) -> str:
+    """Return the line of /etc/hosts, quoted, or its description where the inventory has no address."""
+    address = scribe.cluster.by_name[name].address
+    return f"'{address} {name}'" if is_address(address) else f"the address of {name}"
 
 
 @cluster_check("HST128", "Full host name resolution", severity=Outcome.WARN)

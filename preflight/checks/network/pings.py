@@ -138,7 +138,7 @@ class _LostPings:
             device=device if host else None,
             rail=cause.device,
             cause=explanation,
-            expected=f"{sum(ping.sent for ping in cause.lost):,} answers",
+            expected=f"{sum(ping.sent for ping in cause.lost):,} answers{_packets(cause.lost)}",
             found=f"{sum(ping.received for ping in cause.lost):,} answers",
             evidence=_evidence(cause.lost),
             remedy=fix(cause, self.words),
@@ -279,6 +279,12 @@ def _evidence(lost: Sequence[Ping]) -> tuple[str, ...]:
     lines = [f"{ping.peer} ({ping.address}) {_symptom(ping)} from {own(ping)}" for ping in lost[:_SHOWN]]
     hidden = len(lost) - len(lines)
     return (*lines, f"and {hidden:,} more") if hidden else tuple(lines)
+
+
+def _packets(pings: Sequence[Ping]) -> str:
+    """Return ` (3 packets per ping)`; empty where each ping sent one packet, or where the numbers differ."""
+    numbers = {ping.sent for ping in pings}
+    return f" ({numbers.pop()} packets per ping)" if len(numbers) == 1 and numbers != {1} else ""
 
 
 def _symptom(ping: Ping) -> str:

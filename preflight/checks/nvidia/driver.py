@@ -1,5 +1,6 @@
 """The NVIDIA driver: the same everywhere, with the libraries of the loaded module."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
@@ -35,16 +36,26 @@ def driver(scribe: All, nvidia: Mapping[str, Nvidia]) -> Iterator[Finding]:
             for name, nvidia_of_host in nvidia.items()
             if nvidia_of_host.module and nvidia_of_host.module.version == version
         }
-        for odd in odd_ones(kinds):
-            yield scribe.warn(
-                f"{odd.host}: the NVIDIA kernel module is {odd.value}, but {odd.usual} on {odd.elsewhere}",
-                host=odd.host,
-                peer=odd.others[0],
-                expected="the same on all hosts",
-                found=odd.value,
-                remedy=f"choose the open or the proprietary kernel module {version} for all hosts, "
-                "then change the hosts with the other kind",
-            )
+        yield from _different_modules(scribe, version, kinds)
+
+
+def _different_modules(scribe: All, version: str | None, kinds: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the hosts with another kind of kernel module than other hosts with the same release."""
+    counts = Counter(kinds.values())
+    for odd in odd_ones(kinds):
+        has_majority = counts[odd.usual] > counts[odd.value]
+        yield scribe.warn(
+            f"{odd.host}: the NVIDIA kernel module is {odd.value}, but {odd.usual} on {odd.elsewhere}",
+            host=odd.host,
+            peer=odd.others[0],
+            expected=f"{odd.usual}, as on most hosts" if has_majority else "the same on all hosts",
+            found=odd.value,
+            remedy=f"install the {odd.usual} kernel module {version} on {odd.host}, then reboot {odd.host}"
+            if has_majority
+            else f"choose one kind of kernel module {version}, because as many hosts have the open one as the "
+            "proprietary one. Install it on the other hosts, then reboot them",
+            retest=scribe.on(odd.host, "cat /proc/driver/nvidia/version"),
+        )
 
 
 @cluster_check("GPU120", "GPU VBIOS version", severity=Outcome.WARN, products=GPU)

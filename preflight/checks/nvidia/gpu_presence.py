@@ -1,5 +1,6 @@
 """Checks that a host's GPUs are present: in nvidia-smi, on the PCI bus, with all their lanes."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,52 @@ from preflight.rules.gpus import GPU, OFF_THE_BUS, called, gone, gpus, numbered,
 
 _GSP = (119, 120)  # Xids of a GPU's system processor that does not answer
 _NO_HANDLE = "Unable to determine the device handle for GPU"
+_BUS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+
+
+@dataclass(frozen=True)
+class _Advice:
+    """The fix for an error message of nvidia-smi, with the first command for it and the usual cause."""
+
+    remedy: str
+    command: str
+    cause: str = ""
+
+
+_LOST_GPU = _Advice(
+    "search the kernel log for the Xid of the GPU, then reboot {host}. If the error returns, reseat or replace {gpu}",
+    "dmesg | grep Xid",
+    "the GPU fell off the bus (Xid 79)",
+)
+_NO_MODULE = _Advice(
+    "load the NVIDIA driver. After a kernel update, build it for the new kernel first", "modprobe nvidia"
+)
+_NO_LIBRARY = _Advice(
+    "install the driver's libraries. A container gets them from its host, with the NVIDIA Container Toolkit",
+    "ldconfig -p | grep libnvidia-ml",
+)
+_ADVICE = {
+    _NO_HANDLE: _LOST_GPU,
+    "GPU is lost": _LOST_GPU,
+    "Driver/library version mismatch": _Advice(
+        "compare the loaded driver with the installed one, then reboot {host}", "cat /proc/driver/nvidia/version"
+    ),
+    "communicate with the NVIDIA driver": _NO_MODULE,
+    "Driver Not Loaded": _NO_MODULE,
+    "find libnvidia-ml.so": _NO_LIBRARY,
+    "NVML Shared Library Not Found": _NO_LIBRARY,
+    "No devices were found": _Advice(
+        "search the kernel log for messages of the driver, then reboot {host}", "dmesg | grep NVRM"
+    ),
+    "Insufficient Permissions": _Advice("give the login user access to these files", "ls -l /dev/nvidia*"),
+    "Failed to initialize NVML: Unknown Error": _Advice(
+        "restart the container that preflight logs in to. If {host} is not a container, search the kernel log for "
+        "messages of the driver",
+        "dmesg | grep NVRM",
+        "the container lost its access to the GPUs, for example after systemctl daemon-reload",
+    ),
+    "command not found": _Advice("install the driver's tools, or add them to PATH", "which nvidia-smi"),
+}
 _SHOWN = 3  # unreadable values that a finding names
 
 
@@ -59,13 +106,30 @@ def answers(scribe: Here, nvidia: Nvidia, accelerators: Accelerators | None) -> 
             commands=(scribe.on(host, "modprobe nvidia"),),
         )
     elif known(error):
-        yield scribe.bad(f"{host}: {error}", expected="an answer")
+        yield _known_error(scribe, error, "an answer")
     else:
         yield scribe.unknown(f"{host}: {error}", remedy="run nvidia-smi on the host", commands=_query(scribe))
 
 
 def _query(scribe: Here) -> tuple[str, ...]:
     return (scribe.on(scribe.host.name, "nvidia-smi -q"),)
+
+
+def _known_error(scribe: Here, error: str, expected: str) -> Finding:
+    """Return the finding about an error message of nvidia-smi, with the fix for it."""
+    host, bus = scribe.host.name, _BUS.search(error)
+    advice = next(
+        (advice for message, advice in _ADVICE.items() if message.casefold() in error.casefold()),
+        _Advice("run nvidia-smi", "nvidia-smi -q"),
+    )
+    return scribe.bad(
+        f"{host}: {error}",
+        expected=expected,
+        cause=advice.cause,
+        remedy=advice.remedy.format(host=host, gpu=f"the GPU at {bus[0]}" if bus else "the GPU"),
+        commands=(scribe.on(host, advice.command),),
+        retest=scribe.on(host, "nvidia-smi -L"),
+    )
 
 
 def _hang(scribe: Here, nvidia: Nvidia) -> Finding:
@@ -94,7 +158,7 @@ def _unread_values(scribe: Here, errors: tuple[str, ...]) -> Iterator[Finding]:
     lost_gpus = tuple(error for error in errors if _NO_HANDLE in error)
     other_errors = tuple(error for error in errors if error not in lost_gpus)
     for error in dict.fromkeys(lost_gpus):
-        yield scribe.bad(f"{scribe.host.name}: {error}", expected="an answer from every GPU")
+        yield _known_error(scribe, error, "an answer from every GPU")
     if other_errors:
         suffix = f", and {len(other_errors) - _SHOWN} more" if len(other_errors) > _SHOWN else ""
         yield scribe.unknown(

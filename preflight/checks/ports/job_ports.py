@@ -15,7 +15,7 @@ from preflight.model.ports import PortSet
 from preflight.model.text import quote
 from preflight.rules.own_processes import WAIT, Owner, owner, show_run
 from preflight.rules.sysctl.load_order import LONGEST, LoadPath
-from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, repair, unread, unreadable, winner
+from preflight.rules.sysctl.reserved_ports import KEY, Edit, Repair, fault, repair, unread, unreadable, winner
 
 # States in which no process holds the port any more. The kernel keeps the connection for a minute for late packets.
 _DEAD = {"TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING"}
@@ -132,9 +132,7 @@ def _not_writable(scribe: Here, sysctl: Sysctl, plan: Repair) -> Iterator[Findin
         missing = _not_reserved(plan.left[load_paths[0]])
         text = f"after {_alternatives(load_paths)}, {missing}, because {file.path} is a symbolic link"
         if file.path != OWN_FILE:
-            text = (
-                f"after {_alternatives(load_paths)}, {file.path} sets {KEY} to {file.value or 'no port'}, so {missing}"
-            )
+            text = f"after {_alternatives(load_paths)}, {file.path} {fault(file.value)}, so {missing}"
         own_commands = tuple(scribe.on(scribe.host.name, command) for command in file.commands)
         yield scribe.bad(
             f"{scribe.host.name}: {text}. preflight does not change this {'link' if file.path == OWN_FILE else 'file'}",

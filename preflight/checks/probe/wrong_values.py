@@ -178,24 +178,16 @@ def _sources(wrong: Iterable[Observation]) -> dict[str, _Source]:
 def _unknown_sources(scribe: All, unexplained: Iterable[Observation]) -> Iterator[Finding]:
     """Yield the wrong values in tests without a known source. Values that are wrong for all ranks identify none."""
     by_receiver: dict[tuple[str, int], list[str]] = defaultdict(list)
-    everywhere: list[str] = []
+    everywhere: list[tuple[int, str]] = []  # ranks of a test, and the result of one of them
     for observation in unexplained:
         receivers = _receivers(observation)
         if len(receivers) == len(observation.ranks) > 1:
-            everywhere.append(f"all {len(receivers)} ranks, for example: {_line(observation, receivers[0])}")
+            everywhere.append((len(receivers), _line(observation, receivers[0])))
             continue
         for view in receivers:
             by_receiver[view.member.host, view.member.device].append(_line(observation, view))
     if everywhere:
-        yield scribe.bad(
-            "all ranks of a test received wrong values from an unknown rank",
-            expected=_EXPECTED,
-            found=f"wrong values on all ranks in {counted(len(everywhere), 'test')}",
-            evidence=tuple(everywhere[:_SHOWN]),
-            remedy="test the devices in pairs, then compare the versions of torch, CANN or CUDA, and the driver on "
-            "all hosts",
-            commands=(command(scribe, (), Scope.PAIR),),
-        )
+        yield _wrong_everywhere(scribe, everywhere)
     for (host, device), evidence in by_receiver.items():
         yield scribe.bad(
             f"{host}: device {device} received wrong values from an unknown rank",
@@ -208,3 +200,24 @@ def _unknown_sources(scribe: All, unexplained: Iterable[Observation]) -> Iterato
             "devices do, check what they share",
             commands=(command(scribe, (), Scope.ALL),),
         )
+
+
+def _wrong_everywhere(scribe: All, results: Sequence[tuple[int, str]]) -> Finding:
+    """Return the finding about tests in which all ranks received wrong values, each with its number of ranks."""
+    most_ranks = max(ranks for ranks, _ in results)
+    evidence = [f"{'both' if ranks == 2 else f'all {ranks}'} ranks, for example: {line}" for ranks, line in results]
+    summary = "all ranks of a test received wrong values from an unknown rank"
+    compare = "compare the versions of torch, CANN or CUDA, and the driver on all hosts"
+    remedy = f"test the devices in pairs, then {compare}"
+    commands: tuple[str, ...] = (command(scribe, (), Scope.PAIR),)
+    if most_ranks == 2:
+        summary = "both ranks of a pair received wrong values, so the test does not show which rank sent them"
+        remedy, commands = f"{compare}. Then test both devices with others", ("preflight check --only VER", *commands)
+    return scribe.bad(
+        summary,
+        expected=_EXPECTED,
+        found=f"wrong values on all ranks in {counted(len(evidence), 'test')}",
+        evidence=tuple(evidence[:_SHOWN]),
+        remedy=remedy,
+        commands=commands,
+    )

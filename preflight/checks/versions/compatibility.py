@@ -124,19 +124,21 @@ def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
     fits = cann_fits(packages["driver"], packages["cann"]) if {"driver", "cann"} <= packages.keys() else None
     if installed and installed < oldest:
         needed = ".".join(map(str, oldest))
-        remedy, retest = _driver_remedy(versions, f"driver {needed} or later")
+        remedy, retest, evidence = _driver_remedy(versions, f"driver {needed} or later")
         yield scribe.bad(
             f"{name}: CANN {versions.cann} needs driver {needed} or later, but driver {versions.driver} is installed",
             expected=needed,
             found=versions.driver,
+            evidence=evidence,
             remedy=remedy,
             retest=retest,
         )
     elif fits is False:
-        remedy, retest = _driver_remedy(versions, f"the driver for CANN {versions.cann}")
+        remedy, retest, evidence = _driver_remedy(versions, f"the driver for CANN {versions.cann}")
         yield scribe.warn(
             f"{name}: driver {versions.driver} and CANN {versions.cann} do not list each other as compatible",
             found=f"driver {packages['driver'].inner}, CANN {packages['cann'].inner}",
+            evidence=evidence,
             remedy=remedy,
             retest=retest,
         )
@@ -144,15 +146,19 @@ def driver(scribe: Here, versions: Versions) -> Iterator[Finding]:
         yield scribe.skip("the compatible releases of the driver and CANN are unknown")
 
 
-def _driver_remedy(versions: Versions, driver: str) -> tuple[str, str]:
-    """Return the advice to install a driver, or to replace CANN first where VER107 or VER108 says so; and the
-    retest."""
+def _driver_remedy(versions: Versions, driver: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return the advice to install a driver, or to replace CANN first where VER107 or VER108 says so; the retest and
+    the evidence."""
     fit = _fit(versions)
     if fit is None or fit.cann == versions.cann:
-        return f"install {driver}, then reboot", ""
-    advice = install_cann(versions, fit.cann)
-    remedy = f"{advice}, because torch_npu {versions.torch_npu} needs it. Then check the driver again"
-    return remedy, "preflight check --only VER"
+        return f"install {driver}, then reboot", "", ()
+    evidence = f"torch_npu {versions.torch_npu} does not match CANN {versions.cann} (see VER108)"
+    if fit.torch_npu != versions.torch_npu:
+        evidence = f"torch_npu {versions.torch_npu} does not match torch {versions.torch} (see VER107)"
+    remedy = (
+        f"{install_cann(versions, fit.cann)}, because torch_npu {fit.torch_npu} needs it. Then check the driver again"
+    )
+    return remedy, "preflight check --only VER", (evidence,)
 
 
 @host_check("VER110", "CANN and MindSpore compatibility", products=NPU, severity=Outcome.WARN)

@@ -7,6 +7,7 @@ from preflight.facts.parsers.linux import sysctl as facts_sysctl
 from preflight.facts.parsers.linux.sysctl import OWN_FILE, intended_ports, settings
 from preflight.facts.types import Sysctl, SysctlFile, Tuned
 from preflight.model.ports import PortSet
+from preflight.model.text import quote
 from preflight.rules.sysctl.load_order import CONF, LoadPath, accepted, after, in_one_write, read_in_order
 
 KEY = "net.ipv4.ip_local_reserved_ports"
@@ -146,7 +147,7 @@ def _lacks(file: SysctlFile, wanted: PortSet) -> bool:
 def _edit_files(sysctl: Sysctl, wanted: PortSet, united: PortSet) -> tuple[tuple[Edit, ...], Sysctl]:
     """Return the edits of files that set the key to less than is wanted, and the facts after them."""
     edits = {
-        _real_path(file): Edit(file.path, file.text, with_value(file.text, united), _fault(file.value))
+        _real_path(file): Edit(file.path, file.text, with_value(file.text, united), fault(file.value))
         for file in counting(sysctl)
         if file.writable and _lacks(file, wanted)
     }
@@ -157,7 +158,7 @@ def _edit_files(sysctl: Sysctl, wanted: PortSet, united: PortSet) -> tuple[tuple
     tuned = sysctl.tuned
     if tuned and _editable(tuned) and wanted - (accepted(tuned.value) or PortSet()):
         text = with_value(tuned.text, united)
-        edits[tuned.source] = Edit(tuned.source, tuned.text, text, _fault(tuned.value))
+        edits[tuned.source] = Edit(tuned.source, tuned.text, text, fault(tuned.value))
         tuned = replace(tuned, value=str(united), text=text)
     return tuple(edits.values()), replace(sysctl, reserved_files=files, tuned=tuned)
 
@@ -167,8 +168,13 @@ def _real_path(file: SysctlFile) -> str:
     return file.target or file.path
 
 
-def _fault(value: str | None) -> str:
-    return f"sets {KEY} to {value}" if value else "does not reserve any port"
+def fault(value: str | None) -> str:
+    """Return the fault of a file with this value, as a predicate."""
+    if not value:
+        return "does not reserve any port"
+    if accepted(value) is None:
+        return f"sets {KEY} to {quote(value)}, which the kernel rejects"
+    return f"sets {KEY} to {value}"
 
 
 def _editable(tuned: Tuned) -> bool:
@@ -192,7 +198,7 @@ def _add_own_file(sysctl: Sysctl, united: PortSet) -> tuple[Edit | None, Sysctl]
 def _fault_of_own(sysctl: Sysctl, *, is_present: bool) -> str:
     overruled = winner(LoadPath.BOOT, sysctl)
     if overruled:
-        return f"has to override {overruled.path}, which {_fault(overruled.value)}"
+        return f"has to override {overruled.path}, which {fault(overruled.value)}"
     if is_present:
         return f"does not set {KEY}, and neither does any other file that is read at boot"
     return f"does not exist, and no file that is read at boot sets {KEY}"

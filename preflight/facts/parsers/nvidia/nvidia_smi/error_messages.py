@@ -10,38 +10,35 @@ _KNOWN = tuple(
     for pattern, meaning in (
         (
             r"Driver/library version mismatch",
-            "the driver's libraries were upgraded under the loaded kernel module (cat /proc/driver/nvidia/version). "
-            "Reload the nvidia modules, or reboot the host",
+            "the driver's libraries were upgraded under the loaded kernel module",
         ),
         (
             r"GPU is lost",
-            "a GPU no longer answers. Reboot the host, then search dmesg for Xid 79",
+            "a GPU no longer answers",
         ),
         (
             r"Unable to determine the device handle for GPU",
-            "a GPU no longer answers. Usually the GPU fell off the bus (Xid 79 in dmesg, `rev ff` in lspci). Reboot "
-            "the host. If that does not help, power-cycle the host",
+            "a GPU no longer answers",
         ),
         (
             r"couldn't communicate with the NVIDIA driver|Driver Not Loaded",
-            "the kernel module is not loaded (lsmod | grep nvidia), for example after a kernel update",
+            "the kernel module is not loaded, for example after a kernel update",
         ),
         (
             r"couldn't find libnvidia-ml\.so|NVML Shared Library Not Found",
-            "the driver's libraries are not installed here. A container gets them from its host (nvidia-container-cli)",
+            "the driver's libraries are not installed here",
         ),
         (
             r"No devices were found",
-            "the driver runs, but no GPU answers. Compare with lspci -d 10de: and search dmesg for NVRM",
+            "the driver runs, but no GPU answers",
         ),
         (
             r"Insufficient Permissions",
-            "this user has no permission to open the device files (ls -l /dev/nvidia*)",
+            "this user has no permission to open the device files",
         ),
         (
             r"Failed to initialize NVML: Unknown Error",
-            "a container lost its access to the devices, for example after systemctl daemon-reload. Restart the "
-            "container. On the host itself, search dmesg for NVRM",
+            "the container lost its access to the GPUs, or a GPU does not answer",
         ),
         (
             r"all links are inactive",

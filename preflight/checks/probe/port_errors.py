@@ -51,7 +51,10 @@ def port_errors(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
 
 
 def _not_counted(scribe: All, link_counts: LinkCounts) -> Iterator[Finding]:
+    tested = {*(port.host for port in link_counts.ports), *link_counts.unknown, *link_counts.without}
     for host in (host.name for host in scribe.hosts):
+        if host not in tested:
+            yield scribe.skip(f"{host}: left out of the tests", host=host)
         if why := link_counts.unknown.get(host):
             yield scribe.unknown(f"{host}: the port counters are unknown: {why}", host=host)
         if host in link_counts.without:

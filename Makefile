@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Debian packages that targets need; installed where missing.
 PACKAGES := openssh-server openssh-client nftables iproute2 iputils-ping procps gcc libc6-dev python3-venv
 test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell debootstrap systemd-container \
-	slurmctld slurmd slurm-client chromium
+	slurmctld slurmd slurm-client chromium groff-base
 bench: PACKAGES += clustershell
 # Labs spend most of their time waiting, so two test files run at a time. The tests of one file share a lab and a worker.
 WORKERS ?= -n 2 --dist loadfile

@@ -11,17 +11,8 @@ from preflight.cli.main import main
 from preflight.cli.run_log import start_log
 from preflight.transport import FanOutLimits, fan_out
 from preflight.transport.attempt import waiting_for
+from tests.unit.cli.test_json_lines import INVENTORY
 from tests.unit.healthy import healthy_cluster
-
-INVENTORY = """
-[cluster]
-name = "c"
-product = "cpu"
-[ssh]
-transport = "local"
-[[hosts]]
-name = "alpha"
-"""
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,8 @@ def test_from_an_empty_machine_to_a_proven_cluster(make_lab: Callable[..., Any],
     assert shown.returncode == 0, shown.stdout + shown.stderr
     assert re.search(r"^PASS|^WARN", shown.stdout, re.MULTILINE)
     assert shown.stdout.rstrip().splitlines()[-1].startswith("next: ")
-    assert all(len(line) <= 80 for line in shown.stdout.splitlines())
+    # Commands are never wrapped, so that they can be copied. A machine with a low open-file limit shows a long one.
+    assert all(len(line) <= 80 for line in shown.stdout.splitlines() if not line.startswith("      ssh "))
     proven = json.loads(saved.read_text())
     world = [test for test in proven["tests"] if len(test["members"]) == 16]
     assert {"all_reduce", "broadcast"} <= {test["op"] for test in world}

@@ -26,7 +26,8 @@ OF_A_PORT = [
     ("hccn_tool-hw_stats-g-910b1.txt", "hw_stats", "resources", "NIC108", []),  # idle: one queue pair of the driver
 ]  # fmt: skip
 NO_PROCESSES = {
-    None: "skip: npu-smi cannot list processes here, so a leftover cannot be distinguished from a job (NPU114)"
+    None: "skip: npu-smi cannot list processes here, so a leftover process cannot be distinguished from a running job "
+    "(see NPU114)"
 }
 # capture of the table → what a check says, device by device
 OF_A_TABLE = [

@@ -12,19 +12,9 @@ from preflight.model.finding import Finding
 from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
+from preflight.report.blocks import LINES_A_CHECK, FindingGroup, Fix, blocks, fixes, folded, retests
 from preflight.report.slowest import slowest_groups
-from preflight.report.text import (
-    LINES_A_CHECK,
-    FindingGroup,
-    Fix,
-    blocks,
-    clipped,
-    count_line,
-    evidence,
-    fixes,
-    folded,
-    retests,
-)
+from preflight.report.text import clipped, count_line, evidence
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c1f23; --dim: #5d6670; --line: #d5dae0; --fail: #c62828;

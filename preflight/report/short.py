@@ -10,8 +10,9 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.model.text import printable
+from preflight.report.blocks import blocks, folded
 from preflight.report.obstacles import LISTED
-from preflight.report.text import blocks, count_line, folded
+from preflight.report.text import count_line
 
 _TOLD = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 

@@ -16,8 +16,9 @@ from preflight.model.figures import Comparison, shown_GBps
 from preflight.model.outcome import Outcome
 from preflight.model.text import printable
 from preflight.provision.journal import PastRun
+from preflight.report.blocks import folded
 from preflight.report.diff import Diff, FindingChange, Side, moved
-from preflight.report.text import Line, clipped, folded
+from preflight.report.text import Line, clipped
 
 _FACTS = 30  # lines
 _VALUES = 3  # pairs of values of one fact

@@ -1,7 +1,7 @@
 """Search for culprits by rounds of pairs, and of larger groups, which the localiser chooses and interprets. Pure.
 
 Failing pairs come first. Slow pairs come after that, among those that do not fail, since a slow pair is connected all
-the same.
+the same. If a pair fails while slow ones are searched for, the search for failing members goes on first.
 
 Each rail has its own localiser over its hosts, and their verdicts are merged. Two hosts have no third one to compare
 with along a rail. So the devices of both are the members of one localiser, those of different hosts are tried with each
@@ -75,15 +75,12 @@ class Search:
         if self._fixed:
             self._requested = {self._request_of(pair): pair for pair in self._fixed.pop(0)}
             return list(self._requested.values())
-        self._requested = self._next_tests(self._current)
-        if not self._requested and self._slow is None:
-            self._slow = self._fields_of_speed()
+        self._requested = self._next_tests(self._failing)
+        if not self._requested:
+            if self._slow is None:
+                self._slow = self._fields_of_speed()
             self._requested = self._next_tests(self._slow)
         return list(self._requested.values())
-
-    @property
-    def _current(self) -> dict[int, Field]:
-        return self._failing if self._slow is None else self._slow
 
     def _next_tests(self, fields: Mapping[int, Field]) -> _Requested:
         return {
@@ -122,7 +119,11 @@ class Search:
     def take(self, observations: Sequence[Observation]) -> None:
         """Add the observations of the requested pairs. Pairs without any were not run."""
         self._played.append((self._requested, observations))
-        self._add(self._current, self._requested, with_slow(observations, self._below))
+        self._add(self._failing, self._requested, observations)
+        if any(observation.test.outcome in _FAILED for observation in observations):
+            self._slow = None  # a pair failed while speeds were compared: find the failing members first
+        elif self._slow is not None:
+            self._add(self._slow, self._requested, with_slow(observations, self._below))
         self._requested = {}
 
     def _add(self, fields: Mapping[int, Field], requested: _Requested, observations: Iterable[Observation]) -> None:

@@ -21,7 +21,7 @@ class Fabric:
     """`ill` devices fail alone, `dead` ones with others, `wrong` ones send wrong data; `sends`, `receives`: GB/s of
     devices that are slow one way; `cut`: whether two devices do not reach each other; `too_many`: hosts from which on
     all their devices together hang; `crawls`: from which on they are slow; `dies`: hosts that are there for so many
-    rounds only; `restless`: in every second round everybody has this share of its speed."""
+    rounds only; `stalls`: after how many rounds a device is dead, too; `restless`: in every second round everybody has this share of its speed."""
 
     ill: Collection[Place] = ()
     dead: Collection[Place] = ()
@@ -32,6 +32,7 @@ class Fabric:
     too_many: int = 10**6
     crawls: int = 10**6
     dies: dict[str, int] = field(default_factory=dict)
+    stalls: dict[Place, int] = field(default_factory=dict)
     restless: float = 1.0
     rounds: list[Round] = field(default_factory=list)
     hurried: bool = False
@@ -67,7 +68,8 @@ class Fabric:
 
     def _outcome(self, places: list[Place]) -> TestOutcome:
         hosts = len({host for host, _ in places})
-        if (len(places) > 1 and set(places) & set(self.dead)) or any(self.cut(*two) for two in combinations(places, 2)):
+        dead = {*self.dead, *(place for place, after in self.stalls.items() if len(self.rounds) > after)}
+        if (len(places) > 1 and set(places) & dead) or any(self.cut(*two) for two in combinations(places, 2)):
             return HANG
         if hosts >= self.too_many:
             return HANG

@@ -80,6 +80,15 @@ def test_which_way_a_device_is_slow_is_told(way: str, direction: str) -> None:
     assert (one.kind, one.members, one.outcome, one.direction) == ("device", ("node05/0",), SLOW, direction)
 
 
+@pytest.mark.parametrize("after", [2, 3, 4])
+def test_a_device_that_is_slow_first_and_hangs_later_is_named_and_not_its_partner(after: int) -> None:
+    lossy = ("node05", 0)
+    run = played(cluster(), Fabric(sends={lossy: 0.2}, stalls={lossy: after}))
+    assert {(one.kind, one.members) for one in run.located} == {("device", ("node05/0",))}
+    last = [seen.test for seen in run.observations if seen.test.scope is Scope.ALL][-1]
+    assert (last.outcome, len(last.members)) == (TestOutcome.PASS, 15)
+
+
 def test_a_host_is_named_as_a_whole_where_all_its_devices_are_slow() -> None:
     slow = {("node05", index): 2.0 for index in range(4)}
     (one,) = played(cluster(devices=4), Fabric(receives=slow)).located

@@ -34,6 +34,7 @@ from preflight.report.next_step import START
 
 MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
 _OF_PROBE = ("rehearsal", "observations", "link_counts")  # rounds that need the probe
+_NO_PROBE = "--no-probe"
 _NOT_WANTED = "no selected check needs it"
 
 
@@ -88,7 +89,7 @@ class _Check:
     def why_no_probe(self) -> str:
         """Return why the probe does not follow the findings so far, or ""."""
         if self.options.no_probe:
-            return "--no-probe"
+            return _NO_PROBE
         if self.options.hosts is not None:
             return NO_PROBE
         if not self.wants("observations"):
@@ -169,7 +170,8 @@ def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedR
         run.rounds = {"pings": _pings(check, s, wanted), **dict.fromkeys(_OF_PROBE, NotRun("not yet"))}
         check.judge()
         if why_not := check.why_no_probe():
-            run.notes.append(f"no probe: {why_not}")
+            if why_not not in (_NO_PROBE, _NOT_WANTED):  # the user knows
+                run.notes.append(f"no probe: {why_not}")
             run.rounds |= {**dict.fromkeys(_OF_PROBE, NotRun(why_not)), "baseline": baseline_of(setting_of(s.cluster))}
         else:
             _probe(check, s)

@@ -5,6 +5,7 @@ import shutil
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,13 +14,17 @@ from preflight.app.timeline import Timeline
 from preflight.report.console import is_dumb
 from preflight.transport.types import Progress
 
+TESTS = "probe"
+WAITS = 5.0  # seconds after which a host or device that is waited for is shown
+EVERY = 10.0  # seconds between two lines if stderr is no terminal
 _LOG = logging.getLogger(__name__)
 
 
 class ProgressLine:
-    """One line on stderr with the progress and the slowest host.
+    """One line on stderr with the progress, and from some seconds on with what is waited for.
 
-    It is silent if stderr is no terminal, or a terminal that cannot erase a line. `stream` receives the reports, too.
+    If stderr is no terminal, or one that cannot erase a line, it is a new line every `EVERY` seconds. `stream` receives
+    the reports, too.
     """
 
     def __init__(self, stream: RunStream | None = None) -> None:
@@ -28,19 +33,22 @@ class ProgressLine:
         self._writing = threading.RLock()
         self.timeline = Timeline()
         self._logged = ("", -1)
+        self._written = time.monotonic()  # when the last line was written to a file
+        self._begin: dict[str, float] = {}  # by phase; all phases of the probe's tests are one
 
     def __call__(self, progress: Progress) -> None:
         self._log(progress)
         if self._stream:
             self._stream.show_progress(progress)
         self.timeline.take(progress)
-        line = f"{progress.phase or 'hosts'} {progress.done}/{progress.total}"
-        if progress.failed:
-            line += f"  failed {progress.failed}"
-        if progress.slowest:
-            line += f"  {progress.slowest} waits {progress.seconds:.0f} s"
-            line += f" for {progress.waiting_for}" if progress.waiting_for else ""
-        self.say(line)
+        now = time.monotonic()
+        begin = self._begin.setdefault(TESTS if progress.whole else progress.phase, now)
+        line = line_of(progress, now - begin)
+        if self._terminal:
+            self.say(line)
+        elif now - self._written >= EVERY and progress.done < progress.total:
+            self._written = now
+            self.note(line)
 
     def _log(self, progress: Progress) -> None:
         """Log the first and the last report of a phase, and each one in which more work is done."""
@@ -77,6 +85,23 @@ class ProgressLine:
 
     def clear(self) -> None:
         self.say("")
+
+
+def line_of(progress: Progress, seconds: float) -> str:
+    """Return the progress in one line. `seconds` have passed since its phase began, or the tests of the probe."""
+    waits = bool(progress.slowest) and progress.seconds >= WAITS
+    if whole := progress.whole:
+        expected = f" of {whole.expected:.0f}" if seconds < whole.expected else ""
+        words = [f"{TESTS}: {whole.done}/{whole.total} tests", f"{seconds:.0f}{expected} s"]
+    else:
+        words = [f"{progress.phase or 'hosts'}: {progress.done}/{progress.total} {progress.unit}"]
+        words += [] if waits else [f"{seconds:.0f} s"]
+    if progress.failed:
+        words.append(f"{progress.failed} failed")
+    if waits:
+        waiting_for = f" for {progress.waiting_for}" if progress.waiting_for else ""
+        words.append(f"{progress.slowest} waits {progress.seconds:.0f} s{waiting_for}")
+    return ", ".join(words)
 
 
 def _width() -> int:

@@ -3,6 +3,7 @@
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from preflight.model.cluster import Host
 from preflight.model.measure import STAGES, Meeting, Member, Observation
@@ -16,7 +17,7 @@ from preflight.probe.round_state import RoundState
 from preflight.probe.rounds import RankGroup, Round
 from preflight.probe.timeouts.deadlines import late
 from preflight.probe.venue import Venue, place
-from preflight.transport.types import Progress
+from preflight.transport.types import Progress, WholeProgress
 
 SETTLE = 45.0  # seconds for a host to report that its devices are free; it gives up after 30
 _MUTE = "the host's agent did not report in time whether the device is free"
@@ -37,6 +38,7 @@ class Conductor:
         self._venue = venue or Venue()
         self._backend = backend
         self._progress = progress
+        self.whole: WholeProgress | None = None  # of the rounds before the current one; set before the first
         self.deadline = 0.0  # seconds that one step of a rank may take; set before the first round
         self._durations: dict[tuple[Operation, ...], list[float]] = defaultdict(list)  # seconds, by a group's tests
         self.ready: dict[str, Ready] = {}
@@ -88,6 +90,8 @@ class Conductor:
         for host, why in watch.lost_hosts():
             self._lose(host, why)
         durations += watch.durations
+        _, total = watch.progress()
+        self.whole = self._whole(total, total)
         observations = observe(round_.name, watch.groups, late(self._backend, self.deadline))
         observations = with_agent_output(with_meetings(observations, self._meetings(round_)), self.printed)
         if self._backend == "hccl":
@@ -130,7 +134,8 @@ class Conductor:
                     slowest=next(iter(devices_by_host)),
                     seconds=seconds_passed,
                     waiting_for="killed workers to leave their devices",
-                    phase="probe: devices, hosts",
+                    phase="device release",
+                    unit="devices",
                 )
             )
             for reply in self._agents.receive(_TICK):
@@ -189,6 +194,13 @@ class Conductor:
     def _send(self, group: RankGroup, command: dict[str, object]) -> None:
         self._agents.send({member.host: [command] for member in group.members})
 
+    def _whole(self, done: int, total: int) -> WholeProgress | None:
+        """Return the progress of the whole probe, with that of the current round. Unplanned rounds add to its tests."""
+        if self.whole is None:
+            return None
+        before = self.whole.done
+        return replace(self.whole, done=before + done, total=max(self.whole.total, before + total))
+
     def _report(self, round_: Round, watch: RoundState, now: float) -> None:
         done, total = watch.progress()
         rank = watch.waits_for()
@@ -202,7 +214,13 @@ class Conductor:
                 failed=0,
                 slowest=f"{rank.member.host}/{rank.member.device}",
                 seconds=now - rank.last,
-                waiting_for="its process" if rank.stage == STAGES[0] else f"the step after stage {rank.stage}",
+                waiting_for="its process" if rank.stage == STAGES[0] else f"stage {_next_stage(rank.stage)}",
                 phase=f"probe round {round_.name[1:]}, {ranks} ranks, tests",
+                unit="tests",
+                whole=self._whole(done, total),
             )
         )
+
+
+def _next_stage(stage: str) -> str:
+    return STAGES[min(STAGES.index(stage) + 1, len(STAGES) - 1)]

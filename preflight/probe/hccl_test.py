@@ -110,11 +110,11 @@ def run(plan: HcclTestPlan, transport: Transport, progress: Callable[[Progress],
     request = _request(plan.hosts, test, rows, seconds)
     if progress:
         waiting = f"HCCL Test over {len(members)} devices"
-        progress(Progress(0, 1, 0, slowest=first.name, waiting_for=waiting, phase="HCCL Test, runs"))
+        progress(Progress(0, 1, 0, slowest=first.name, waiting_for=waiting, phase="HCCL Test", unit="runs"))
     try:
         answer = _ask(plan.cluster, first, request, transport, seconds + WAY)
         if progress:
-            progress(Progress(1, 1, 0, phase="HCCL Test, runs"))
+            progress(Progress(1, 1, 0, phase="HCCL Test", unit="runs"))
     except TransportError as error:
         return HcclTestRun(members, Missing(error.summary))
     except (framed.NoAnswer, msgspec.MsgspecError, UnicodeDecodeError) as error:

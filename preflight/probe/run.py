@@ -28,7 +28,7 @@ from preflight.probe.rounds import Pair, Place, ProbePlan, Round, place_of
 from preflight.probe.search import GroupSearch, Search
 from preflight.probe.timeouts.budget import FREE, Ahead, enough, hanging_rounds, least
 from preflight.probe.timeouts.deadlines import step_deadline
-from preflight.probe.timeouts.estimate import longest_test, seconds_ahead, sentence
+from preflight.probe.timeouts.estimate import longest_test, seconds_ahead, sentence, whole
 from preflight.probe.venue import Venue
 from preflight.rules.nics import nccl_networks
 
@@ -86,6 +86,7 @@ def probe(
         run = Run(plan, conductor, hooks, Deadlines(until, usual), seed)
         run.unreached = frozenset(hooks.unreached()) & {host.name for host in chosen}
         _note_omissions(run, hooks)
+        conductor.whole = whole(run.plan)
         hooks.announce(sentence(run.plan))
         run.play_scopes()
         if networks_note := nccl_networks.sentence(run.observations):

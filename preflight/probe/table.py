@@ -5,6 +5,7 @@ from statistics import median
 from textwrap import wrap
 
 from preflight.model.measure import Member, Observation, Scope, TestOutcome, TestResult
+from preflight.probe.pairs import JUDGED
 
 _BYTES = {"int8": 1, "uint8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int64": 8, "float64": 8}
 _WIDTHS = (10, 9, 8, 6, 4, 9, 7, 6, 6, 6)  # with a space between two of them, 80
@@ -30,6 +31,20 @@ def rows(observations: Sequence[Observation]) -> list[str]:
     lines += _refused(measured)
     not_run = sum(test.outcome is TestOutcome.NOT_RUN for test in measured)
     return [*lines, f"{not_run} tests were not run"] if not_run else lines
+
+
+def headline(tests: Sequence[TestResult]) -> str:
+    """Return the bandwidth of all ranks and of the slowest pair in one sentence, "" if neither was measured."""
+    groups = _by((test for test in tests if test.op == JUDGED and test.busbw_GBps), lambda test: test.members)
+    best = [max(group, key=lambda test: test.busbw_GBps or 0.0) for group in groups]
+    words = [f"all_reduce over {len(test.members)} ranks {test.busbw_GBps:.2f} GB/s" for test in _of(best, Scope.ALL)]
+    if pairs := [test.busbw_GBps or 0.0 for test in _of(best, Scope.PAIR)]:
+        words.append(f"slowest pair {min(pairs):.2f} GB/s")
+    return f"bandwidth: {', '.join(words)} (--all shows all tests)" if words else ""
+
+
+def _of(tests: Iterable[TestResult], scope: Scope) -> Iterator[TestResult]:
+    return (test for test in tests if test.scope is scope)
 
 
 def _by(tests: Iterable[TestResult], key: Callable[[TestResult], object]) -> list[list[TestResult]]:

@@ -3,6 +3,7 @@
 import difflib
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -64,6 +65,17 @@ def render(
     if table:
         lines += [PlanLine("device NICs", "title"), *table, PlanLine("")]
     return lines + _warnings(notes, "! ", "  ")
+
+
+def totals(plan: Plan) -> str:
+    """Return the number of changes, and how many of them disturb something or need a reboot."""
+    changes, hosts = len(plan.changes), len(plan.hosts)
+    risks = Counter(change.risk for change in plan.changes)
+    reboots = risks[Risk.NEEDS_REBOOT]
+    return (
+        f"{changes} change{'' if changes == 1 else 's'} on {hosts} host{'' if hosts == 1 else 's'}, "
+        f"{risks[Risk.DISTURBING]} disturbing, {reboots} need{'s' if reboots == 1 else ''} a reboot"
+    )
 
 
 def _folded(plan: Plan) -> list[tuple[tuple[str, ...], tuple[Change, ...]]]:

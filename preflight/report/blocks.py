@@ -1,14 +1,16 @@
 """Findings in groups and blocks: similar ones together, the worst first. Pure."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from preflight.grouping import grouped
 from preflight.model.finding import Finding
 from preflight.model.number_ranges import number_ranges
 from preflight.model.outcome import Outcome, overall
 from preflight.report.obstacles import LISTED, obstacle, shared_obstacles
+from preflight.report.root_cause import consequences, priority
 
 _DEVICE = "\1"  # placeholder for a finding's device while findings are compared
 
@@ -100,17 +102,38 @@ def _severity(findings: Iterable[Finding]) -> int:
     return list(Outcome).index(overall(finding.outcome for finding in findings))
 
 
-def blocks(by_check: Mapping[str, Sequence[Finding]]) -> list[tuple[list[str], Sequence[Finding]]]:
-    """Return the checks with their findings, the worst first. Checks with a common obstacle form one block."""
-    shared = shared_obstacles(finding for findings in by_check.values() for finding in findings)
-    blocks: list[tuple[list[str], Sequence[Finding]]] = []
-    for same in shared.values():
-        distinct = {(finding.host, finding.device, finding.summary): finding for finding in same}
-        blocks.append((sorted({finding.check for finding in same}), list(distinct.values())))
-    for check, findings in by_check.items():
-        if separate := [finding for finding in findings if obstacle(finding) not in shared]:
-            blocks.append(([check], separate))
-    return sorted(blocks, key=lambda block: (_severity(block[1]), block[0]))
+@dataclass(frozen=True)
+class FindingBlock:
+    """Findings of one check, or of several checks with a common obstacle.
+
+    `explained` are findings of other checks that follow from these.
+    """
+
+    checks: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    explained: tuple[Finding, ...] = ()
+
+
+def blocks(findings: Iterable[Finding], *, unfold: bool = False) -> list[FindingBlock]:
+    """Return the findings in blocks: the worst first, and of these the root cause.
+
+    A finding whose cause is a failure of another check is in that check's block, unless `unfold` is set.
+    """
+    every = list(findings)
+    explained = {} if unfold else consequences(every)
+    followers = grouped((check, finding) for finding, check in explained.items())
+    findings = [finding for finding in every if finding not in explained]
+    shared = shared_obstacles(findings)
+    by_check = grouped((finding.check, finding) for finding in findings if obstacle(finding) not in shared)
+    blocks = [FindingBlock((check,), tuple(same), tuple(followers.get(check, ()))) for check, same in by_check.items()]
+    blocks += map(_of_obstacle, shared.values())
+    return sorted(blocks, key=lambda block: (_severity(block.findings), min(map(priority, block.findings))))
+
+
+def _of_obstacle(findings: Iterable[Finding]) -> FindingBlock:
+    """Return the block of an obstacle that several checks met, with each distinct sentence once."""
+    distinct = {(finding.host, finding.device, finding.summary): finding for finding in findings}
+    return FindingBlock(tuple(sorted({finding.check for finding in findings})), tuple(distinct.values()))
 
 
 def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
@@ -118,6 +141,16 @@ def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
     if len(checks) == 1:
         return f"{checks[0]}  {titles.get(checks[0], '')}"
     return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not run"
+
+
+def explained_words(block: FindingBlock, titles: Mapping[str, str]) -> str:
+    """Return the sentence about findings that follow from the block's own, "" if there are none."""
+    numbers = Counter(finding.check for finding in block.explained)
+    words = (
+        f"{check} {titles.get(check, '')}".strip() + (f" ({count})" if count > 1 else "")
+        for check, count in numbers.items()
+    )
+    return f"also explains: {', '.join(words)} (--all shows them)" if numbers else ""
 
 
 def fixes(groups: Sequence[FindingGroup]) -> tuple[list[Fix], str]:

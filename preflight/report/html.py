@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import chain
 
-from preflight.model.finding import Finding
 from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
@@ -101,15 +100,16 @@ def _word(outcome: Outcome) -> str:
 
 
 def _findings(report: Report, titles: Mapping[str, str], fold: Fold) -> Iterator[str]:
-    by_check: dict[str, list[Finding]] = defaultdict(list)
-    for finding in report.findings:
-        if finding.outcome in _SHOWN:
-            by_check[finding.check].append(finding)
-    for checks, findings in blocks(by_check):
-        worst, title = overall(finding.outcome for finding in findings), titles.get(checks[0], "")
+    for block in blocks(finding for finding in report.findings if finding.outcome in _SHOWN):
+        checks, worst = block.checks, overall(finding.outcome for finding in block.findings)
         yield f'<div class="finding {worst}"><p>{_word(worst)} <b>{", ".join(checks)}</b> '
-        yield f"{_safe(title if len(checks) == 1 else '')}</p>\n"
-        yield from _groups(folded(findings), fold)
+        yield f"{_safe(titles.get(checks[0], '') if len(checks) == 1 else '')}</p>\n"
+        yield from _groups(folded(block.findings), fold)
+        if block.explained:
+            yield f'<details><summary class="dim">also explains {len(block.explained)} more</summary>\n'
+            for group in folded(block.explained):
+                yield from _group(group, fold)
+            yield "</details>\n"
         yield "</div>\n"
 
 

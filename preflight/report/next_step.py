@@ -4,13 +4,16 @@ import re
 import shlex
 from pathlib import Path
 
-from preflight.model.finding import with_outcome
+from preflight.model.finding import Finding, with_outcome
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
+from preflight.model.text import printable
 from preflight.report.obstacles import of_inventory, removal
+from preflight.report.root_cause import GENERATION, KIND, REACHABILITY, priority
 
-_KIND, _GENERATION = "HST135", "NPU126"  # checks of the product; a wrong product makes other findings doubtful
 _SPEED = "PRB116"  # a pair far below its line rate slows jobs, even if all other checks pass
+_RUN_HERE = ("ssh ", "preflight ")  # beginnings of commands that run on this machine; others are for a host's console
+MOST_WORDS = 100  # characters of a fix in words
 START = "start the job"  # nothing remains to be done
 
 
@@ -26,23 +29,24 @@ def _in_file(fix: str, inventory: Path) -> str:
 
 def _other_product(report: Report) -> str:
     """Return the remedy of a wrong product. A wrong generation counts only if all hosts have it."""
-    failed = [f for f in with_outcome(report.findings, Outcome.FAIL) if f.check in (_KIND, _GENERATION)]
-    everywhere = len({f.host for f in failed if f.check == _GENERATION}) == len(report.hosts)
-    return next((f.remedy for f in failed if f.check == _KIND or everywhere), "")
+    failed = [f for f in with_outcome(report.findings, Outcome.FAIL) if f.check in (KIND, GENERATION)]
+    everywhere = len({f.host for f in failed if f.check == GENERATION}) == len(report.hosts)
+    return next((f.remedy for f in failed if f.check == KIND or everywhere), "")
 
 
 def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_prove: str | None = None) -> str:
     """Return the most useful next step.
 
-    It is the first of these that applies: correct the product, apply fixes of findings, remove the obstacle of checks,
-    explain the first failure, or go on. `limit` is that of the run, since the next command must not contact other
-    hosts. `to_prove` is the command that remains before a job may start, such as "probe --idle", or None.
+    It is the first of these that applies: make hosts reachable, correct the product, apply fixes of findings, fix the
+    root cause, remove the obstacle of checks, or go on. `limit` is that of the run, since the next command must not
+    contact other hosts. `to_prove` is the command that remains before a job may start, such as "probe --idle", or None.
     """
     hosts = options(inventory, limit)
     return (
-        _correct_product(report, inventory, hosts)
+        _reach_hosts(report, inventory, hosts)
+        or _correct_product(report, inventory, hosts)
         or _apply_fixes(report, hosts)
-        or _first_problem(report, inventory, hosts)
+        or _fix_root_cause(report, inventory, hosts)
         or _complete_run(report, hosts, to_prove)
         or _explain_speed(report)
         or START
@@ -50,11 +54,17 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
 
 
 def next_step_without_inventory(report: Report, hosts: str, product: str) -> str:
-    """Return the most useful next step of a run over named hosts: explain the first problem, or write an inventory."""
+    """Return the most useful next step of a run over named hosts: fix the root cause, or write an inventory."""
+    again = shlex.join(["preflight", "check", "--hosts", hosts])
     for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
-        if first := next(iter(with_outcome(report.findings, outcome)), None):
-            return f"preflight explain {first.check}"
+        if problems := with_outcome(report.findings, outcome):
+            return _own_fix(min(problems, key=priority), again)
     return shlex.join(["preflight", "init", "--hosts", hosts, "--product", product])
+
+
+def _reach_hosts(report: Report, inventory: Path, hosts: str) -> str:
+    failures = [f for f in with_outcome(report.findings, Outcome.FAIL) if f.check in REACHABILITY]
+    return _in_file(_own_fix(failures[0], f"preflight {report.command} {hosts}"), inventory) if failures else ""
 
 
 def _correct_product(report: Report, inventory: Path, hosts: str) -> str:
@@ -68,18 +78,33 @@ def _apply_fixes(report: Report, hosts: str) -> str:
     return f"preflight {command} {hosts}" if areas else ""
 
 
-def _first_problem(report: Report, inventory: Path, hosts: str) -> str:
-    """Return the step of the first failure, else that of the obstacle of unknown checks, or of the first of these."""
-    first = next(iter(with_outcome(report.findings, Outcome.FAIL)), None)
-    if first is None:
+def _fix_root_cause(report: Report, inventory: Path, hosts: str) -> str:
+    """Return the fix of the first failure, else that of the obstacle of unknown checks, or of the first of these."""
+    problems = with_outcome(report.findings, Outcome.FAIL)
+    if not problems:
         if fix := removal(report.findings):
             return f"{_in_file(fix, inventory)}, then run: preflight check {hosts}"
-        first = next(iter(with_outcome(report.findings, Outcome.UNKNOWN)), None)
-    if first is None:
+        problems = with_outcome(report.findings, Outcome.UNKNOWN)
+    if not problems:
         return ""
-    if fix := of_inventory(first):
-        return f"{_in_file(fix, inventory)}, then run: preflight {report.command} {hosts}"
-    return f"preflight explain {first.check}"
+    again = f"preflight {report.command} {hosts}"
+    return _in_file(_own_fix(min(problems, key=priority), again), inventory)
+
+
+def _own_fix(finding: Finding, again: str) -> str:
+    """Return the command of the finding's fix, if it can be run here, else the fix in words, else its explanation.
+
+    `again` is the command that shows whether it helped.
+    """
+    if fix := of_inventory(finding):
+        return f"{fix}, then run: {again}"
+    command = next(iter(finding.commands), "")
+    if command.startswith(_RUN_HERE):
+        return printable(command)
+    fix = finding.remedy.partition(". ")[0]
+    if fix and len(fix) <= MOST_WORDS:
+        return f"{printable(fix)}, then run: {again}"
+    return f"preflight explain {finding.check}"
 
 
 def _complete_run(report: Report, hosts: str, to_prove: str | None) -> str:

@@ -3,10 +3,8 @@
 A line has the outcome, check, place and summary. The verdict and the next command are the last lines.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.model.text import printable
@@ -19,15 +17,11 @@ _TOLD = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 
 def short(report: Report, *, fold: Callable[[Iterable[str]], str], next_step: str) -> str:
     """Return the lines, which are never wrapped. `fold` folds host names to node[01-16]."""
-    by_check: dict[str, list[Finding]] = defaultdict(list)
-    for finding in report.findings:
-        if finding.outcome in _TOLD:
-            by_check[finding.check].append(finding)
     problems: list[tuple[int, str]] = []
-    for checks, findings in blocks(by_check):
-        for group in folded(findings):
+    for block in blocks((f for f in report.findings if f.outcome in _TOLD), unfold=True):
+        for group in folded(block.findings):
             subject, outcome = f"{fold(group.hosts)}: " if group.hosts else "", group.first.outcome
-            label = ",".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks"
+            label = ",".join(block.checks) if len(block.checks) <= LISTED else f"{len(block.checks)} checks"
             line = f"{outcome:<8}{label}  {printable(subject + group.summary)}"
             problems.append((_TOLD.index(outcome), line))
     lines = [line for _, line in sorted(problems, key=lambda problem: problem[0])]

@@ -1,15 +1,29 @@
 """The Report as lines of text, folded over hosts and devices, at most 80 columns where words allow it. Pure."""
 
 import textwrap
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from preflight.grouping import grouped
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
 from preflight.model.text import printable
-from preflight.report.blocks import LINES_A_CHECK, FindingGroup, Fix, blocks, fixes, folded, heading, retests
+from preflight.report.blocks import (
+    LINES_A_CHECK,
+    FindingBlock,
+    FindingGroup,
+    Fix,
+    blocks,
+    explained_words,
+    fixes,
+    folded,
+    heading,
+    retests,
+)
+from preflight.report.host_problems import HostProblem, host_problems
 from preflight.report.obstacles import LISTED
 
 
@@ -21,6 +35,7 @@ class Line:
     style: str = ""
 
 
+MOST_HOST_LINES = 8  # lines of unhealthy hosts; the others are counted
 MOST_TEXT, MOST_EVIDENCE = 2000, 20  # characters of a text, lines of evidence, in formats other than JSON
 
 
@@ -65,28 +80,30 @@ def _evidence_lines(text: str, width: int) -> list[Line]:
 
 
 def _block_lines(
-    checks: Sequence[str],
-    titles: Mapping[str, str],
-    findings: Sequence[Finding],
-    fold: Callable[[Iterable[str]], str],
-    width: int,
+    block: FindingBlock, titles: Mapping[str, str], fold: Callable[[Iterable[str]], str], width: int
 ) -> list[Line]:
-    verdict = overall(finding.outcome for finding in findings)
+    verdict, checks = overall(finding.outcome for finding in block.findings), block.checks
     first, *further = _wrap(heading(checks, titles), " " * 8, width)
     lines = [Line(text, verdict.value) for text in (f"{verdict.value.upper():<8}{first[8:]}", *further)]
-    groups = folded(findings)
+    groups = folded(block.findings)
     for group in groups[:LINES_A_CHECK]:
         lines += _group_lines(group, fold, width)
     if len(groups) > LINES_A_CHECK:
         lines.append(Line(f"    … and {len(groups) - LINES_A_CHECK} more like these (-o json lists all)", "dim"))
     if len(checks) > LISTED:
         lines += [Line(text, "dim") for text in _wrap(f"checks: {', '.join(checks)}", "      ", width)]
+    lines += _advice_lines(groups, width)
+    return lines + [Line(text, "dim") for text in _wrap(explained_words(block, titles), "    ", width)]
+
+
+def _advice_lines(groups: Sequence[FindingGroup], width: int) -> Iterator[Line]:
     first_fixes, further_fixes = fixes(groups)
     for fix in first_fixes:
-        lines += _fix_lines(fix, width)
-    lines += [Line(f"    {further_fixes}", "next")] if further_fixes else []
-    lines += [Line(f"    retest: {printable(command)}", "next") for command in retests(groups)]
-    return lines
+        yield from _fix_lines(fix, width)
+    if further_fixes:
+        yield Line(f"    {further_fixes}", "next")
+    for command in retests(groups):
+        yield Line(f"    retest: {printable(command)}", "next")
 
 
 def _fix_lines(fix: Fix, width: int) -> list[Line]:
@@ -100,13 +117,14 @@ def finding_lines(
     titles: Mapping[str, str],
     *,
     fold: Callable[[Iterable[str]], str],
+    unfold: bool = False,
     width: int = 80,
 ) -> list[Line]:
-    """Return the findings as lines, folded, the worst first. The parameters are those of `render`."""
-    by_check: dict[str, list[Finding]] = defaultdict(list)
-    for finding in findings:
-        by_check[finding.check].append(finding)
-    return [line for checks, same in blocks(by_check) for line in _block_lines(checks, titles, same, fold, width)]
+    """Return the findings as lines, the root cause first. `unfold` shows those that follow from others in full.
+
+    The other parameters are those of `render`.
+    """
+    return [line for block in blocks(findings, unfold=unfold) for line in _block_lines(block, titles, fold, width)]
 
 
 def render(
@@ -117,38 +135,54 @@ def render(
     next_step: str,
     everything: bool = False,
     table: Sequence[str] = (),
+    figures: str = "",
     width: int = 80,
 ) -> list[Line]:
-    """Return all lines of a report.
+    """Return all lines of a report: what to read last is at the end, where a terminal shows it.
 
-    `titles` maps check ids to titles; `fold` folds host names to node[01-16]; `table` has the measurements.
+    `titles` maps check ids to titles; `fold` folds host names to node[01-16]; `table` has the measurements, `figures`
+    the most important ones in one line.
     """
     shown = [f for f in report.findings if everything or f.outcome not in (Outcome.PASS, Outcome.SKIP)]
-    lines = finding_lines(shown, titles, fold=fold, width=width)
-    if lines:
-        lines.append(Line(""))
-    if table:
-        lines += [Line(printable(row)) for row in table]
-        lines.append(Line(""))
-    for entry in report.left_out:
-        lines += [Line(text, "warn") for text in _wrap(f"left out: {entry.host}: {entry.why}", "", width)]
-    for note in report.notes:
-        lines += [Line(text, "dim") for text in _wrap(f"note: {note}", "", width)]
-    lines += _host_lines(report, fold)
+    lines = [Line(printable(row)) for row in (*table, "")] if table else []
+    lines += finding_lines(shown, titles, fold=fold, unfold=everything, width=width)
+    lines += [Line("")] if shown else []
+    lines += _remarks(report, width)
+    lines += [Line(figures, "dim")] if figures else []
+    lines += _host_lines(report, fold, width)
     return [*lines, Line(count_line(report), report.verdict.value), Line(f"next: {next_step}", "next")]
 
 
-def _host_lines(report: Report, fold: Callable[[Iterable[str]], str]) -> Iterator[Line]:
-    """Yield a line for each verdict, with its hosts."""
-    for verdict in Outcome:
-        names = [host.name for host in report.hosts if host.verdict is verdict]
-        if names:
-            yield Line(f"{verdict.value:<8}{len(names)} of {len(report.hosts)} hosts: {fold(names)}", verdict)
+def _remarks(report: Report, width: int) -> Iterator[Line]:
+    for entry in report.left_out:
+        yield from (Line(text, "warn") for text in _wrap(f"left out: {entry.host}: {entry.why}", "", width))
+    for note in report.notes:
+        yield from (Line(text, "dim") for text in _wrap(f"note: {note}", "", width))
+
+
+def _host_lines(report: Report, fold: Callable[[Iterable[str]], str], width: int) -> Iterator[Line]:
+    """Yield a line for the hosts with the same problem, the worst first, and one for each other verdict."""
+    problems = host_problems(report.findings)
+    for problem in problems[:MOST_HOST_LINES]:
+        yield _problem_line(problem, fold, width)
+    further = problems[MOST_HOST_LINES:]
+    if names := dict.fromkeys(chain.from_iterable(problem.hosts for problem in further)):
+        yield Line(f"{further[0].outcome.value:<8}… and {len(names)} more hosts: {fold(names)}", further[0].outcome)
+    unhealthy = set(chain.from_iterable(problem.hosts for problem in problems))
+    by_verdict = grouped((host.verdict, host.name) for host in report.hosts if host.name not in unhealthy)
+    for verdict, names_alike in by_verdict.items():
+        yield Line(f"{verdict.value:<8}{len(names_alike)} of {len(report.hosts)} hosts: {fold(names_alike)}", verdict)
+
+
+def _problem_line(problem: HostProblem, fold: Callable[[Iterable[str]], str], width: int) -> Line:
+    text = printable(f"{problem.outcome.value:<8}{fold(problem.hosts) or 'cluster'}: {problem.words}")
+    return Line(text if len(text) <= width else f"{text[: width - 1]}…", problem.outcome)
 
 
 def count_line(report: Report) -> str:
-    """Return the verdict, and the number of checks for each outcome."""
+    """Return the verdict, and the number of checks for each outcome. Skipped checks are not counted."""
     outcomes = Counter(worst_by((finding.check, finding.outcome) for finding in report.findings).values())
+    del outcomes[Outcome.SKIP]
     counts = ", ".join(f"{outcomes[outcome]} {outcome.value}" for outcome in Outcome if outcomes[outcome])
     ran = f"{counts} of {sum(outcomes.values())} checks" if counts else "no check ran"
     return f"{report.verdict.value.upper()}: {ran}"

@@ -134,7 +134,8 @@ class Progress:
     """Progress of work over many hosts. `slowest` is the host that has been running longest, for `seconds`.
 
     `waiting_for` is the step at which that host waits, such as "the ssh banner" or "the program".
-    `phase` is the work itself: "facts", "pings", "apply".
+    `phase` is the work itself: "facts", "pings", "apply". `unit` is what is counted. A phase that is one of several of
+    a probe has `whole`.
     """
 
     done: int
@@ -144,3 +145,14 @@ class Progress:
     seconds: float = 0.0
     waiting_for: str = ""
     phase: str = ""
+    unit: str = "hosts"
+    whole: "WholeProgress | None" = None
+
+
+@dataclass(frozen=True)
+class WholeProgress:
+    """Tests of a whole probe. `expected`: seconds that it takes if nothing fails, from its announcement on."""
+
+    done: int
+    total: int
+    expected: float

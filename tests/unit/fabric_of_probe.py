@@ -21,7 +21,8 @@ class Fabric:
     """`ill` devices fail alone, `dead` ones with others, `wrong` ones send wrong data; `sends`, `receives`: GB/s of
     devices that are slow one way; `cut`: whether two devices do not reach each other; `too_many`: hosts from which on
     all their devices together hang; `crawls`: from which on they are slow; `dies`: hosts that are there for so many
-    rounds only; `stalls`: after how many rounds a device is dead, too; `restless`: in every second round everybody has this share of its speed."""
+    rounds only; `stalls`: after how many rounds a device is dead, too; `restless`: in every second round everybody has
+    this share of its speed."""
 
     ill: Collection[Place] = ()
     dead: Collection[Place] = ()

@@ -18,7 +18,7 @@ from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.provision.host_run import JOURNAL
-from preflight.provision.render import PlanLine, render, wrapped
+from preflight.provision.render import PlanLine, render, totals, wrapped
 from preflight.provision.render_results import render_fixed, render_results
 from preflight.provision.rollout import failed_hosts
 from preflight.report.build import RunDetails, build
@@ -54,9 +54,14 @@ def say(s: Session, *sentences: str) -> None:
 def show_plan(
     s: Session, plan: Plan, notes: Sequence[str], nothing: str = "nothing to change", *, whole: bool = False
 ) -> None:
-    """Show the plan as a diff. `nothing` is the text for an empty plan; `whole` shows all that files will contain."""
+    """Show the plan as a diff, and its number of changes.
+
+    `nothing` is the text for an empty plan; `whole` shows all that files will contain.
+    """
     lines = render(plan, notes, fold=fold, whole=whole)
-    if not plan.changes:
+    if plan.changes:
+        lines.append(PlanLine(totals(plan), "title"))
+    else:
         exception = ", except for the notes above" if notes and nothing != NO_HOST else ""
         lines.append(PlanLine(nothing + exception))
     _show(s, lines)

@@ -6,6 +6,7 @@ from preflight.model.measure import Scope
 from preflight.probe.operations.operation import Operation
 from preflight.probe.request import SCOPES
 from preflight.probe.rounds import ProbePlan, Round
+from preflight.transport.types import WholeProgress
 
 # Seconds until the ranks of a round have met and connected, by backend, and a rank's share if ranks share cores.
 _MEET = {"gloo": 0.5, "nccl": 4.0, "hccl": 6.0}
@@ -68,18 +69,21 @@ def _test(plan: ProbePlan, test: Operation) -> float:
     return calls * (_CALL + test.bytes / _RATE[plan.request.backend])
 
 
+def whole(plan: ProbePlan) -> WholeProgress:
+    """Return the progress of a probe that is about to begin."""
+    tests = sum(len(group.tests) for round_ in _rounds(plan) for group in round_.groups)
+    return WholeProgress(0, tests, seconds(plan))
+
+
 def sentence(plan: ProbePlan) -> str:
     """Return the announcement for the operator."""
-    rounds = _rounds(plan)
     ranks = sum(len(plan.devices_of(host)) for host in plan.hosts)
-    tests = sum(len(group.tests) for round_ in rounds for group in round_.groups)
     scopes = ", ".join(scope for scope in SCOPES if scope in plan.request.scopes)
-    about = f"about {max(1, round(seconds(plan)))} s"
+    ahead = whole(plan)
+    tests, about = _many(ahead.total, "test"), f"about {max(1, round(ahead.expected))} s"
     if plan.request.budget:
         about += f", {plan.request.budget:.0f} s at most"
-    return (
-        f"probe: {_many(ranks, 'rank')} on {_many(len(plan.hosts), 'host')}, {_many(tests, 'test')} ({scopes}), {about}"
-    )
+    return f"probe: {_many(ranks, 'rank')} on {_many(len(plan.hosts), 'host')}, {tests} ({scopes}), {about}"
 
 
 def _many(number: int, what: str) -> str:

@@ -91,7 +91,10 @@ def test_equal_findings_are_folded_over_devices_and_hosts() -> None:
 
 def test_findings_that_differ_are_not_folded() -> None:
     shown = lines(finding(FAIL, "device 0 has 10.0.0.1", device=0), finding(FAIL, "device 1 has 10.0.0.9", device=1))
-    assert sum("device" in line and "has 10.0.0" in line for line in shown) == 2
+    assert sum(line.startswith("    ") and "has 10.0.0" in line for line in shown) == 2
+    assert [line for line in shown if line.startswith("fail ")] == [
+        "fail    node01: NPU101 device 0 has 10.0.0.1 (and 1 more)"
+    ], "one line for a host"
 
 
 def test_a_folded_finding_says_only_what_holds_for_all() -> None:
@@ -145,10 +148,86 @@ def test_a_host_may_number_its_devices_as_it_likes() -> None:
     assert "    node01: device 99999999: odd" in lines(finding(FAIL, "node01: device 99999999: odd", device=99999999))
 
 
-def test_passes_and_skips_are_counted_but_not_listed() -> None:
+def test_passes_are_counted_but_not_listed_and_skips_are_not_even_counted() -> None:
     shown = lines(finding(PASS, "fine"), finding(SKIP, "not here", check="HST101"))
     assert not any("fine" in line for line in shown)
-    assert "PASS: 1 pass, 1 skip of 2 checks" in shown
+    assert "PASS: 1 pass of 1 checks" in shown
+
+
+def test_hosts_with_the_same_worst_problem_share_a_line_and_the_healthy_ones_come_last() -> None:
+    hosts = [f"node0{number}" for number in range(1, 6)]
+    findings = (
+        *(finding(FAIL, f"{host}: no answer", host, check="HST101") for host in hosts[:2]),
+        *(finding(WARN, f"{host}: device 3 is warm", host, 3) for host in hosts[1:4]),
+        finding(PASS, "fine", hosts[4]),
+        Finding("PNG101", WARN, "the subnets differ"),
+    )
+    built = report(*findings, hosts=tuple(hosts))
+    shown = [line.text for line in render(built, TITLES, fold="+".join, next_step="go")]
+    assert shown[-6:] == [
+        "fail    node01+node02: HST101 no answer",
+        "warn    node03+node04: NPU101 device 3 is warm",
+        "warn    cluster: PNG101 the subnets differ",
+        "pass    1 of 5 hosts: node05",
+        "FAIL: 1 fail, 2 warn of 3 checks",
+        "next: go",
+    ]
+
+
+def test_a_thousand_problems_have_a_few_lines_of_80_columns() -> None:
+    hosts = tuple(f"node{number:04}" for number in range(1000))
+    findings = [finding(FAIL, f"{host}: fault {host} {'x' * 99}", host) for host in hosts]
+    built = report(*findings, hosts=hosts)
+    shown = [
+        line.text for line in render(built, TITLES, fold=lambda names: f"{len(list(names))} hosts", next_step="go")
+    ]
+    of_hosts = [line for line in shown if line.startswith("fail ")]
+    assert len(of_hosts) == 9
+    assert of_hosts[-1] == "fail    … and 992 more hosts: 992 hosts"
+    assert max(map(len, of_hosts)) == 80
+
+
+def test_what_follows_from_a_failure_is_folded_under_it() -> None:
+    root = finding(FAIL, "node01: device 3: link is DOWN", device=3, check="NPU107")
+    ping = replace(finding(FAIL, "node01: device 3 answers no pings", device=3, check="PNG101"), cause="down (NPU107)")
+    hang = replace(finding(FAIL, "node01: device 3 hung", device=3, check="PRB101"), cause="lost pings (PNG101)")
+    other = finding(FAIL, "node02: no answer", "node02", check="HST101")
+    shown = lines(hang, ping, other, root)
+    assert [line for line in shown if line.startswith("FAIL  ")] == [
+        "FAIL    HST101  Host reachability",
+        "FAIL    NPU107",
+    ]
+    assert "    also explains: PRB101, PNG101 (--all shows them)" in shown
+    everything = render(report(hang, ping, other, root), TITLES, fold="+".join, next_step="go", everything=True)
+    assert sum(line.text.startswith("FAIL  ") for line in everything) == 4
+
+
+@pytest.mark.parametrize("outcome", [WARN, UNKNOWN])
+def test_a_failure_is_never_folded_under_something_milder(outcome: Outcome) -> None:
+    flap = finding(outcome, "node01: device 3: 2 flaps", device=3, check="NIC101")
+    slow = replace(finding(FAIL, "node01: device 3 is slow", device=3, check="PRB103"), cause="link flaps (NIC101)")
+    assert "FAIL    PRB103" in lines(flap, slow)
+
+
+def test_findings_that_explain_each_other_are_both_shown() -> None:
+    first = replace(finding(FAIL, "one", check="NPU101"), cause="address twice (NPU102)")
+    second = replace(finding(FAIL, "two", check="NPU102"), cause="wrong address (NPU101)")
+    assert sum(line.startswith("FAIL  ") for line in lines(first, second)) == 2
+
+
+def test_the_next_step_is_the_root_cause_s_own_fix() -> None:
+    slow = replace(finding(FAIL, "node01: slow", check="PRB103"), remedy="check the cable", commands=("ssh n1 cable",))
+    unreached = finding(FAIL, "node02: no answer", "node02", check="HST101")
+    console = replace(unreached, remedy="start sshd. Then wait", commands=("systemctl start ssh",))
+    change = Change("node01", Area.PORTS, Kind.SYSCTL, "key", "", "1", "PRT101")
+    ports = Finding("PRT101", FAIL, "not reserved", host="node01", change=change)
+    assert next_step(report(slow), INVENTORY) == "ssh n1 cable"
+    assert next_step(report(slow, ports), INVENTORY) == "preflight configure-ports --inventory hosts.toml"
+    assert next_step(report(slow, ports, console), INVENTORY) == (
+        "start sshd, then run: preflight check --inventory hosts.toml"
+    ), "a command for a host's console cannot be run here"
+    long = replace(finding(FAIL, "bad"), remedy="word " * 40)
+    assert next_step(report(long), INVENTORY) == "preflight explain NPU101"
 
 
 def test_the_last_line_says_what_to_run_next() -> None:

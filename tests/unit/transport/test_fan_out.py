@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from preflight.app.progress_line import ProgressLine
+from preflight.app.progress_line import ProgressLine, line_of
 from preflight.model.cluster import Host
 from preflight.transport import ErrorKind, FanOutLimits, Progress, TransportError, fan_out
 from preflight.transport import attempt as attempts
+from preflight.transport.types import WholeProgress
 
 
 def hosts(count: int) -> list[Host]:
@@ -171,4 +172,39 @@ def test_the_progress_line_says_what_the_slowest_host_waits_for(monkeypatch: pyt
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", shown)
     ProgressLine()(Progress(3, 8, 1, "node07", 12.4, "sudo's answer to the password", "facts"))
-    assert shown.getvalue().endswith("facts 3/8  failed 1  node07 waits 12 s for sudo's answer to the password")
+    assert shown.getvalue().endswith("facts: 3/8 hosts, 1 failed, node07 waits 12 s for sudo's answer to the password")
+
+
+@pytest.mark.parametrize(
+    ("progress", "seconds", "line"),
+    [
+        (Progress(3, 8, 0, "node07", 4.9, "the program", "facts"), 3.2, "facts: 3/8 hosts, 3 s"),
+        (Progress(0, 8, 0), 0.0, "hosts: 0/8 hosts, 0 s"),
+        (
+            Progress(4, 9, 0, "node01/3", 7.0, "stage communicator", "round", "tests", WholeProgress(140, 277, 36.2)),
+            12.4,
+            "probe: 140/277 tests, 12 of 36 s, node01/3 waits 7 s for stage communicator",
+        ),
+        (
+            Progress(4, 9, 0, "node01/3", 1.0, "stage closed", "round", "tests", WholeProgress(280, 290, 36.2)),
+            40.0,
+            "probe: 280/290 tests, 40 s",
+        ),
+    ],
+)
+def test_a_line_of_progress_fits_80_columns_and_names_what_is_waited_for_after_some_seconds(
+    progress: Progress, seconds: float, line: str
+) -> None:
+    assert line_of(progress, seconds) == line
+    assert len(line) < 80
+
+
+def test_a_file_gets_a_line_of_progress_every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown, clock = io.StringIO(), [100.0]
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setattr("preflight.app.progress_line.time.monotonic", lambda: clock[0])
+    line = ProgressLine()
+    for second in range(31):
+        clock[0] = 100.0 + second
+        line(Progress(second, 30, 0, phase="facts"))
+    assert shown.getvalue() == "facts: 10/30 hosts, 10 s\nfacts: 20/30 hosts, 20 s\n"

@@ -1,0 +1,48 @@
+"""Unhealthy hosts, those with the same problem together. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from preflight.grouping import grouped
+from preflight.model.finding import Finding, with_outcome
+from preflight.model.outcome import Outcome
+from preflight.report.blocks import folded
+from preflight.report.root_cause import consequences, priority
+
+_UNHEALTHY = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
+
+
+class HostProblem(NamedTuple):
+    """The worst problem of some hosts. Without `hosts` it is one between hosts, which no host has alone."""
+
+    outcome: Outcome
+    hosts: tuple[str, ...]
+    words: str  # the check, what it found, and the number of further problems that are as bad
+
+
+_Order = tuple[int, bool, tuple[int, str]]
+
+
+def host_problems(findings: Iterable[Finding]) -> list[HostProblem]:
+    """Return the unhealthy hosts by their worst problem, the worst first, and of these the root cause."""
+    unhealthy = [finding for finding in findings if finding.outcome in _UNHEALTHY]
+    explained = consequences(unhealthy)
+
+    def order(finding: Finding) -> _Order:
+        return list(Outcome).index(finding.outcome), finding in explained, priority(finding)
+
+    by_host = grouped((finding.host, finding) for finding in unhealthy)
+    worst = {host: min(same, key=order) for host, same in by_host.items()}
+    hosts = grouped(((order(worst[host]), _words(worst[host], same)), host) for host, same in by_host.items())
+    return [
+        HostProblem(list(Outcome)[rank[0]], tuple(filter(None, alike)), words)
+        for (rank, words), alike in sorted(hosts.items(), key=lambda item: item[0])
+    ]
+
+
+def _words(worst: Finding, findings: Sequence[Finding]) -> str:
+    """Return the worst of one host's findings in words."""
+    by_check = grouped((finding.check, finding) for finding in with_outcome(findings, worst.outcome))
+    first, *further = folded(by_check[worst.check])
+    remainder = len(further) + len(by_check) - 1
+    return f"{worst.check} {first.summary}" + (f" (and {remainder} more)" if remainder else "")

@@ -10,7 +10,7 @@ sizes=8,1M,16M          # bytes to time; every type and form is also compared in
 
 for init in env tcp file; do    # MASTER_ADDR and MASTER_PORT, tcp://ADDRESS:PORT, file://SHARED_DIR/…
     echo "== init_process_group by $init"
-    preflight probe --inventory "$inventory" --idle --init "$init" --scope all --sizes "$sizes"
+    preflight probe --inventory "$inventory" --idle --init "$init" --scope all --sizes "$sizes" --all
 done
 
 echo "PASS: every collective returned exact values, with every rendezvous method"

@@ -12,8 +12,9 @@ from preflight.report.obstacles import of_inventory, removal
 from preflight.report.root_cause import GENERATION, KIND, REACHABILITY, priority
 
 _SPEED = "PRB116"  # a pair far below its line rate slows jobs, even if all other checks pass
-_RUN_HERE = ("ssh ", "preflight ")  # beginnings of commands that run on this machine; others are for a host's console
-MOST_WORDS = 100  # characters of a fix in words
+# Beginnings of commands about an unreachable host that run here. Others are for the host's console.
+_RUN_HERE = ("ssh ", "ssh-keygen -R ", "preflight ")
+MOST_WORDS = 120  # characters of a fix in words
 START = "start the job"  # nothing remains to be done
 
 
@@ -58,13 +59,13 @@ def next_step_without_inventory(report: Report, hosts: str, product: str) -> str
     again = shlex.join(["preflight", "check", "--hosts", hosts])
     for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
         if problems := with_outcome(report.findings, outcome):
-            return _own_fix(min(problems, key=priority), again)
+            return own_fix(min(problems, key=priority), again)
     return shlex.join(["preflight", "init", "--hosts", hosts, "--product", product])
 
 
 def _reach_hosts(report: Report, inventory: Path, hosts: str) -> str:
     failures = [f for f in with_outcome(report.findings, Outcome.FAIL) if f.check in REACHABILITY]
-    return _in_file(_own_fix(failures[0], f"preflight {report.command} {hosts}"), inventory) if failures else ""
+    return _in_file(own_fix(failures[0], f"preflight {report.command} {hosts}"), inventory) if failures else ""
 
 
 def _correct_product(report: Report, inventory: Path, hosts: str) -> str:
@@ -88,10 +89,10 @@ def _fix_root_cause(report: Report, inventory: Path, hosts: str) -> str:
     if not problems:
         return ""
     again = f"preflight {report.command} {hosts}"
-    return _in_file(_own_fix(min(problems, key=priority), again), inventory)
+    return _in_file(own_fix(min(problems, key=priority), again), inventory)
 
 
-def _own_fix(finding: Finding, again: str) -> str:
+def own_fix(finding: Finding, again: str) -> str:
     """Return the command of the finding's fix, if it can be run here, else the fix in words, else its explanation.
 
     `again` is the command that shows whether it helped.
@@ -99,11 +100,12 @@ def _own_fix(finding: Finding, again: str) -> str:
     if fix := of_inventory(finding):
         return f"{fix}, then run: {again}"
     command = next(iter(finding.commands), "")
-    if command.startswith(_RUN_HERE):
+    is_for_console = finding.check in REACHABILITY and not command.startswith(_RUN_HERE)
+    if command and not is_for_console:
         return printable(command)
-    fix = finding.remedy.partition(". ")[0]
+    fix = printable(finding.remedy)
     if fix and len(fix) <= MOST_WORDS:
-        return f"{printable(fix)}, then run: {again}"
+        return fix if ". " in fix else f"{fix}, then run: {again}"
     return f"preflight explain {finding.check}"
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from preflight.cli.options import again
 from preflight.model.change import StepResult, StepState
-from preflight.model.finding import Finding
+from preflight.model.finding import Finding, with_outcome
 from preflight.model.outcome import Outcome
-from preflight.report.next_step import options
+from preflight.report.next_step import options, own_fix
+from preflight.report.root_cause import priority
 
 _BROKEN = {StepState.FAILED, StepState.DID_NOT_STICK}  # the host has to be fixed first
 _FIX_FIRST = "fix the failures above, then run: "
@@ -23,8 +24,12 @@ def after_configure(args: argparse.Namespace, after: Sequence[Finding], results:
         return again(args)
     if any(finding.change and finding.outcome is not Outcome.PASS for finding in after):
         return f"resolve the notes above, then run: {again(args)}"  # changes were left out, although nothing failed
-    failing = [finding.check for finding in after if finding.outcome is Outcome.FAIL]
-    return f"preflight explain {failing[0]}" if failing else look(args)
+    failures = with_outcome(after, Outcome.FAIL)
+    if not failures:
+        return look(args)
+    root_cause = min(failures, key=priority)
+    fix = own_fix(root_cause, again(args))
+    return f"preflight explain {root_cause.check}" if fix.startswith("preflight configure") else fix  # it was tried
 
 
 def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short: bool) -> str:

@@ -218,7 +218,7 @@ def test_findings_that_explain_each_other_are_both_shown() -> None:
 def test_the_next_step_is_the_root_cause_s_own_fix() -> None:
     slow = replace(finding(FAIL, "node01: slow", check="PRB103"), remedy="check the cable", commands=("ssh n1 cable",))
     unreached = finding(FAIL, "node02: no answer", "node02", check="HST101")
-    console = replace(unreached, remedy="start sshd. Then wait", commands=("systemctl start ssh",))
+    console = replace(unreached, remedy="start sshd", commands=("systemctl start ssh",))
     change = Change("node01", Area.PORTS, Kind.SYSCTL, "key", "", "1", "PRT101")
     ports = Finding("PRT101", FAIL, "not reserved", host="node01", change=change)
     assert next_step(report(slow), INVENTORY) == "ssh n1 cable"
@@ -226,6 +226,8 @@ def test_the_next_step_is_the_root_cause_s_own_fix() -> None:
     assert next_step(report(slow, ports, console), INVENTORY) == (
         "start sshd, then run: preflight check --inventory hosts.toml"
     ), "a command for a host's console cannot be run here"
+    two = replace(finding(FAIL, "bad"), remedy="compare the keys. If they match, use --accept-new")
+    assert next_step(report(two), INVENTORY) == two.remedy
     long = replace(finding(FAIL, "bad"), remedy="word " * 40)
     assert next_step(report(long), INVENTORY) == "preflight explain NPU101"
 

@@ -1,7 +1,7 @@
 """A check: facts, pings and tests of all hosts, judged."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -66,8 +66,16 @@ class _Check:
         """Hosts and devices that the probe leaves out, by the findings of facts and pings."""
         return blocked(self.run.findings, all_checks())
 
+    @cached_property
+    def busy(self) -> dict[str, str]:
+        """Hosts that the probe must not use, with the reason."""
+        hosts = [host for host in self.run.hosts if host.name not in self.blocked.hosts]
+        return dict(may_probe(self.run.cluster, self.run.facts, hosts, asked_idle=self.options.idle))
+
     def hosts_left(self) -> tuple[Host, ...]:
-        return tuple(host for host in self.run.hosts if host.name not in self.blocked.hosts)
+        return tuple(
+            host for host in self.run.hosts if host.name not in self.blocked.hosts and host.name not in self.busy
+        )
 
     def _devices_left(self) -> int:
         hosts = self.hosts_left()
@@ -94,11 +102,15 @@ class _Check:
             return NO_PROBE
         if not self.wants("observations"):
             return _NOT_WANTED
-        if self.blocked.cluster or (self.blocked.checks and self._devices_left() < 2):
-            return f"{', '.join(self.blocked.checks[:4])} failed. Fix that first, or run: preflight probe"
         if only_mindspore(self.run.facts):
             return "jobs have MindSpore but no torch. To test with the vendor's HCCL Test, run: preflight probe"
-        return _folded(may_probe(self.run.cluster, self.run.facts, self.hosts_left(), asked_idle=self.options.idle))
+        return self._why_too_few()
+
+    def _why_too_few(self) -> str:
+        """Return why too few devices are left to be tested, or ""."""
+        if self.blocked.cluster or (self.blocked.checks and self._devices_left() < 2 and not self.busy):
+            return f"{', '.join(self.blocked.checks[:4])} failed. Fix that first, or run: preflight probe"
+        return _folded(self.busy.items()) if self.busy and self._devices_left() < 2 else ""
 
     def end(self, *, saved: bool = False) -> EndedRun:
         self.judge()
@@ -130,7 +142,7 @@ def _areas_left_out(options: CheckOptions) -> Sequence[str]:
     return AREAS_OF_INVENTORY
 
 
-def _folded(refused: Sequence[tuple[str, str]]) -> str:
+def _folded(refused: Iterable[tuple[str, str]]) -> str:
     """Fold (host, reason) pairs into one clause for each reason: "node[01-16]: …"."""
     reasons: dict[str, list[str]] = {}
     for host, why in refused:
@@ -202,7 +214,7 @@ def _probe(check: _Check, s: Session) -> None:
     request = Request(s.cluster.probe.backend, s.cluster.probe.sizes, budget=budget.seconds, without=without)
     tests = run_tests(s, request, setting)
     failed = {host: f"{', '.join(ids)} failed" for host, ids in check.blocked.hosts.items()}
-    run.untested = {**failed, **tests.result.busy, **tests.result.alone}
+    run.untested = {**failed, **check.busy, **tests.result.busy, **tests.result.alone}
     run.notes += _devices_left_out(check.blocked)
     no_counts = "--basic" if options.basic else "" if check.wants("link_counts") else _NOT_WANTED
     add_results(run, s, tests, Afterwards(budget, no_counts=no_counts, ignored=check.ignored, deep=not options.basic))

@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from preflight.app.files import refuse_place
@@ -16,32 +17,25 @@ _IN_PLACE_OF_PROGRESS = "\r\x1b[K"  # erases the line of progress on a terminal
 
 
 class _Formatter(logging.Formatter):
-    """One line a record, without secrets and control characters."""
+    """One line a record, with its time in words, without secrets and control characters."""
+
+    def __init__(self, time_of: Callable[[logging.LogRecord], str]) -> None:
+        super().__init__()
+        self._time_of = time_of
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{self._time(record)}  {redact(printable(record.getMessage()))}"
-
-    def _time(self, record: logging.LogRecord) -> str:
-        raise NotImplementedError
+        return f"{self._time_of(record)}  {redact(printable(record.getMessage()))}"
 
 
-class _SinceStart(_Formatter):
-    """Lines with the seconds since the log began, for a person."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._start = time.time()
-        self._before = _IN_PLACE_OF_PROGRESS if sys.stderr.isatty() else ""
-
-    def _time(self, record: logging.LogRecord) -> str:
-        return f"{self._before}{record.created - self._start:7.2f} s"
+def _since(start: float) -> Callable[[logging.LogRecord], str]:
+    """Return the function that gives the seconds since the log began, for a person."""
+    before = _IN_PLACE_OF_PROGRESS if sys.stderr.isatty() else ""
+    return lambda record: f"{before}{record.created - start:7.2f} s"
 
 
-class _Timestamp(_Formatter):
-    """Lines with the time in UTC, for a file."""
-
-    def _time(self, record: logging.LogRecord) -> str:
-        return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z"
+def _timestamp(record: logging.LogRecord) -> str:
+    """Return the time in UTC, for a file."""
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03}Z"
 
 
 def start_log(*, verbose: bool, file: Path | None) -> None:
@@ -53,14 +47,14 @@ def start_log(*, verbose: bool, file: Path | None) -> None:
         logger.removeHandler(handler)
         handler.close()
     if verbose:
-        _add(logger, logging.StreamHandler(), _SinceStart())
+        _add(logger, logging.StreamHandler(), _Formatter(_since(time.time())))
     if file:
         refuse_place(file, "--log-file")
         try:
             stream = os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8")
         except OSError as error:
             raise UsageError(f"--log-file {file}: {error.strerror}") from error
-        _add(logger, logging.StreamHandler(stream), _Timestamp())
+        _add(logger, logging.StreamHandler(stream), _Formatter(_timestamp))
     logger.setLevel(logging.INFO if verbose or file else logging.NOTSET)
     logger.propagate = False
 

@@ -92,11 +92,11 @@ def test_check_names_a_host_that_is_left_and_goes_on_with_the_others(make_lab: C
     assert all("host key" in f["summary"] for f in keys), "an unknown host key is refused, by name"
 
 
-def test_limit_and_ignore_are_recorded_in_the_report(make_lab: Callable[..., Any]) -> None:
+def test_limit_and_ignore_shape_the_report_and_no_note_repeats_them(make_lab: Callable[..., Any]) -> None:
     lab = make_lab(hosts=2, devices=0, product="cpu")
     body = report("check", "--inventory", lab.inventory, "--no-probe", "--limit", "node01", "--ignore", "FWL101")
     assert [host["name"] for host in body["hosts"]] == ["node01"]
-    assert any("node01" in note for note in body["notes"])
+    assert not [note for note in body["notes"] if note.startswith("no probe") or "--limit" in note]
     assert outcomes(body)["FWL101"] == {"warn"}
 
 
@@ -128,3 +128,17 @@ def test_a_new_host_is_proven_with_known_good_partners(make_lab: Callable[..., A
     members = {member["host"] for test in body["tests"] for member in test["members"]}
     assert members == {"node01", "node02", "node03"}
     assert {test["outcome"] for test in body["tests"]} <= {"pass", "slow"}, "three busy namespaces prove no speed"
+
+
+def test_a_busy_host_is_left_out_and_the_others_are_probed(make_lab: Callable[..., Any]) -> None:
+    lab = make_lab(hosts=3, devices=1, product="atlas-a2")
+    assert preflight("configure", "--inventory", lab.inventory, "-y").returncode == 0
+    broken = preflight(
+        "lab", "break", "device-busy", "--host", "node02", "--device", "0", "--dir", lab.inventory.parent
+    )
+    assert broken.returncode == 0, broken.stderr
+    body = report("check", "--inventory", lab.inventory)
+    assert body["exit"] == 3, "a host that was not tested is unknown"
+    ((host, why),) = ((entry["host"], entry["why"]) for entry in body["left_out"])
+    assert (host, why.startswith("device 0 is in use by sleep")) == ("node02", True), why
+    assert {member["host"] for test in body["tests"] for member in test["members"]} == {"node01", "node03"}

@@ -1,9 +1,9 @@
-"""Rows of the lab matrix with random faults: kinds, places and numbers are drawn from a seed."""
+"""Rows of the lab matrix with random faults, whose kinds, places and numbers are drawn from a seed, or with none."""
 
 import random
 from collections.abc import Iterator
 
-from benchmarks.lab_matrix_rows import CHECK, DEVICES, HOSTS, Break, Named, Row, device, host
+from benchmarks.lab_matrix_rows import CHECK, DEVICES, HOSTS, Break, Named, Row, device, host, no_culprit
 
 MOST_FAULTS = 4
 OF_DEVICES = (
@@ -33,6 +33,12 @@ def random_rows(count: int, seed: int) -> Iterator[Row]:
         breaks = tuple(_draw(drawn, f"node{index:02}") for index in hosts)
         words = ", ".join(f"{one.fault} {_place(one).members[0]}" for one in breaks)
         yield Row(f"random {number}: {words}", breaks, (frozenset(map(_place, breaks)),), command=CHECK)
+
+
+def healthy_rows(count: int) -> Iterator[Row]:
+    """Yield rows without a fault."""
+    for number in range(1, count + 1):
+        yield Row(f"healthy {number}", (), no_culprit(), command=CHECK)
 
 
 def _draw(drawn: random.Random, name: str) -> Break:

@@ -33,7 +33,7 @@ from preflight.checks.shared.pip import pip_install
 from preflight.facts.error_meanings import Meaning, meaning
 from preflight.facts.hung_rank_causes import ONE_PROCESS, usual
 from preflight.model.cluster import Cluster
-from preflight.model.finding import Finding
+from preflight.model.finding import Finding, with_outcome
 from preflight.model.measure import (
     End,
     Located,
@@ -188,6 +188,23 @@ def _sorted_hangs(results: ProbeResults, located: Sequence[Located] | None, limi
     return _Hangs(culprits, suspects, stops, unexplained, slow_alone, slow_stops)
 
 
+def _shared_addresses(causes: Sequence[Finding], culprits: Sequence[Named]) -> set[str]:
+    """Return the two devices of each address that both answer for, if tests identify one of them."""
+    failures = [cause for cause in with_outcome(causes, Outcome.FAIL) if cause.check in ON_THE_WIRE]
+    pairs = [{f"{failure.host}/{failure.device}", failure.peer or ""} for failure in failures]
+    return set().union(*(pair for pair in pairs if any(culprit.part(pair) for culprit in culprits)))
+
+
+def _follows_from_address(suspect: _Suspect, shared: AbstractSet[str]) -> bool:
+    """Return whether a rank of a larger group failed to reach a device whose address another one answers for.
+
+    The group fails even without that other one, because its port still answers.
+    """
+    test, view = suspect.straggler.seen[0].test, suspect.straggler.views[0]
+    met = not suspect.culprit.proven and not by_itself(view) and len(test.members) > 2
+    return met and not shared.isdisjoint(test.places)
+
+
 def _slow_alone(
     observations: Sequence[Observation], stragglers: Sequence[Behind], limit: TimeLimit | None
 ) -> list[Behind]:
@@ -264,7 +281,9 @@ def _suspects(results: ProbeResults, stragglers: Sequence[Behind], culprits: Seq
         if suspect := _by_partners(results, culprit, stragglers):
             suspects.append(suspect)
         stragglers = [straggler for straggler in stragglers if culprit.part(straggler.places) != straggler.places]
-    return suspects + [_by_stage(results, straggler, singles) for straggler in stragglers]
+    suspects += [_by_stage(results, straggler, singles) for straggler in stragglers]
+    shared = _shared_addresses(results.causes or (), culprits)
+    return [suspect for suspect in suspects if not _follows_from_address(suspect, shared)]
 
 
 def _by_partners(results: ProbeResults, culprit: Named, stragglers: Sequence[Behind]) -> _Suspect | None:

@@ -76,13 +76,13 @@ def culprit_finding(results: ProbeResults, culprit: Named, symptom: Symptom, out
     """Return the one finding about an object that tests identify, with the explanation from the facts.
 
     The finding is a skip if another finding of the probe explains it. Without `outcome` it is a failure, or a warning
-    for an object that fails intermittently."""
+    for an object that fails intermittently for no known reason."""
     scribe, fault, subject = results.scribe, culprit.one, _subject(culprit)
     explanation = _explanation(results, fault, alone=symptom.alone)
     summary = symptom.summary or sentence(culprit)
     if _is_reported(culprit, explanation):
         return scribe.skip(f"{summary}. Another finding explains this: {explanation.words}", host=subject.get("host"))
-    outcome = outcome or (Outcome.WARN if culprit.intermittent else Outcome.FAIL)
+    outcome = outcome or _outcome(culprit, explanation)
     retest = command(scribe, *_smallest_group(culprit, results.tests), results.backend(fault))
     proof = evidence(fault, results.tests) if culprit.proven else ()
     return scribe.finding(
@@ -98,6 +98,11 @@ def culprit_finding(results: ProbeResults, culprit: Named, symptom: Symptom, out
         evidence=(*proof, *explanation.evidence, *symptom.details),
         culprit=_at_fault(culprit, explanation, symptom.trouble) if outcome is Outcome.FAIL else None,
     )
+
+
+def _outcome(culprit: Named, explanation: Why) -> Outcome:
+    is_fact = explanation.near and explanation.blames is not None
+    return Outcome.WARN if culprit.intermittent and not is_fact else Outcome.FAIL
 
 
 def _subject(culprit: Named) -> Subject:

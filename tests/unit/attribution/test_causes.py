@@ -272,6 +272,23 @@ def test_a_doubled_address_stops_groups_without_its_device_too_and_is_told_once(
     assert len(judged(*scene, [lost])) == 3
 
 
+def test_of_two_devices_with_one_address_the_wrong_one_is_named_and_no_rank_that_reached_neither() -> None:
+    waited = {place: {"stage": "communicator", "end": "stopped"} for place in EVERYBODY[1:]}
+    failed = {EVERYBODY[0]: {"stage": "peers", "end": "error", "error": "Getting socket times out"}}
+    everybody = seen("r9-0", *EVERYBODY, outcome="fail", stage="peers", ranks={**waited, **failed})
+    pair = seen("r3-6", "node03/1", "node05/1", outcome="fail", stage="peers")
+    named = [located("intermittent device", ["node03/1"], ["r3-6"], "fail")]
+    twice = cause("NPU102", "node03", 1, peer="node08/0")
+    (finding,) = judged([pair, everybody], named, [cause("NPU101", "node03", 1), twice])
+    assert (finding.outcome, finding.cause) == ("fail", "wrong device address (NPU101)")
+    assert finding.culprit
+    assert finding.culprit.members == ("node03/1",)
+    without_reason = judged([pair, everybody], named, [])
+    assert [(finding.outcome, finding.device) for finding in without_reason] == [("fail", 0), ("warn", 1)]
+    elsewhere = judged([pair, everybody], named, [cause("NPU102", "node02", 0, peer="node04/0")])
+    assert len(elsewhere) == 2, "tests identify neither of these two"
+
+
 def test_a_device_explains_its_host_where_all_devices_took_part() -> None:
     partners = ("node05", "node07", "node08")
     groups = [

@@ -26,6 +26,7 @@ from preflight.inventory import fold, load
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
 from preflight.model.outcome import Outcome
+from preflight.model.ping import Ping
 from preflight.probe.hccl_test import only_mindspore
 from preflight.probe.permission import may_probe
 from preflight.probe.request import Request
@@ -212,12 +213,18 @@ def _probe(check: _Check, s: Session) -> None:
     )
     without = frozenset(check.blocked.devices)
     request = Request(s.cluster.probe.backend, s.cluster.probe.sizes, budget=budget.seconds, without=without)
-    tests = run_tests(s, request, setting)
+    tests = replace(run_tests(s, request, setting), pings=_pings_sent(run))
     failed = {host: f"{', '.join(ids)} failed" for host, ids in check.blocked.hosts.items()}
     run.untested = {**failed, **check.busy, **tests.result.busy, **tests.result.alone}
     run.notes += _devices_left_out(check.blocked)
     no_counts = "--basic" if options.basic else "" if check.wants("link_counts") else _NOT_WANTED
     add_results(run, s, tests, Afterwards(budget, no_counts=no_counts, ignored=check.ignored, deep=not options.basic))
+
+
+def _pings_sent(run: ClusterRun) -> tuple[Ping, ...] | None:
+    """Return the results of the pings, or None if none were sent."""
+    pings = run.rounds["pings"]
+    return pings if isinstance(pings, tuple) else None
 
 
 def _devices_left_out(blocked: BlockedPlaces) -> Iterator[str]:

@@ -16,6 +16,7 @@ from preflight.transport.types import Progress
 
 TESTS = "probe"
 WAITS = 5.0  # seconds after which a host or device that is waited for is shown
+WIDTH = 80  # columns of a line in a file
 EVERY = 10.0  # seconds between two lines if stderr is no terminal
 _LOG = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class ProgressLine:
         self._stream = stream
         self._terminal = sys.stderr.isatty() and not is_dumb()
         self._writing = threading.RLock()
+        self._paused = False
         self.timeline = Timeline()
         self._logged = ("", -1)
         self._written = time.monotonic()  # when the last line was written to a file
@@ -41,14 +43,16 @@ class ProgressLine:
         if self._stream:
             self._stream.show_progress(progress)
         self.timeline.take(progress)
-        now = time.monotonic()
-        begin = self._begin.setdefault(TESTS if progress.whole else progress.phase, now)
-        line = line_of(progress, now - begin)
-        if self._terminal:
-            self.say(line)
-        elif now - self._written >= EVERY and progress.done < progress.total:
-            self._written = now
-            self.note(line)
+        with self._writing:
+            now, phase = time.monotonic(), TESTS if progress.whole else progress.phase
+            line = line_of(progress, now - self._begin.setdefault(phase, now))
+            if progress.done >= progress.total and not progress.whole:
+                del self._begin[phase]  # the next work of this name begins anew
+            if self._terminal:
+                self.say(line)
+            elif not self._paused and now - self._written >= EVERY and progress.done < progress.total:
+                self._written = now
+                self.note(line[:WIDTH])
 
     def _log(self, progress: Progress) -> None:
         """Log the first and the last report of a phase, and each one in which more work is done."""
@@ -61,7 +65,7 @@ class ProgressLine:
     def say(self, text: str) -> None:
         """Replace the line; an empty text clears it."""
         with self._writing:
-            if self._terminal:
+            if self._terminal and not self._paused:
                 sys.stderr.write(f"\r\x1b[K{text[: _width()]}")
                 sys.stderr.flush()
 
@@ -70,11 +74,11 @@ class ProgressLine:
         """Clear the line and write none meanwhile, since it would overwrite a question to the user."""
         with self._writing:
             self.clear()
-            terminal, self._terminal = self._terminal, False
+            self._paused = True
         try:
             yield
         finally:
-            self._terminal = terminal
+            self._paused = False
 
     def note(self, text: str) -> None:
         """Print a permanent line on stderr, wrapped to the width of a terminal."""
@@ -95,7 +99,7 @@ def line_of(progress: Progress, seconds: float) -> str:
         words = [f"{TESTS}: {whole.done}/{whole.total} tests", f"{seconds:.0f}{expected} s"]
     else:
         words = [f"{progress.phase or 'hosts'}: {progress.done}/{progress.total} {progress.unit}"]
-        words += [] if waits else [f"{seconds:.0f} s"]
+        words += [] if waits and abs(seconds - progress.seconds) < WAITS else [f"{seconds:.0f} s"]
     if progress.failed:
         words.append(f"{progress.failed} failed")
     if waits:

@@ -1,7 +1,7 @@
 """A run of check, probe or exec: what it has collected so far, and how that is judged."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 
 from preflight.app.run_options import RunOptions
@@ -14,6 +14,7 @@ from preflight.history.runs import RunSetting
 from preflight.model.cluster import Cluster, Host
 from preflight.model.finding import Finding
 from preflight.model.measure import Observation
+from preflight.model.outcome import Outcome
 from preflight.model.report import LeftOut
 from preflight.report.build import with_complete_commands
 
@@ -43,10 +44,12 @@ class ClusterRun:
     runner: str = ""
     to_prove: str | None = None
 
-    def judge(self, checks: Iterable[Check], ignored: Iterable[str] = ()) -> list[Finding]:
+    def judge(self, checks: Sequence[Check], ignored: Iterable[str] = ()) -> list[Finding]:
         """Return the findings of the checks, with waivers applied. `ignored` are ids of checks."""
         hosts = [host for host in self.hosts if host.name not in self.refused]
         findings = run_checks(self.cluster, self.facts, checks=checks, hosts=hosts, rounds=self.rounds)
+        if self.observations:
+            findings = _without_untested(findings, checks, self.observations)
         return apply_waivers(findings, self.cluster.waivers, ignored, date.today())
 
     def announce(self) -> None:
@@ -67,3 +70,21 @@ class ClusterRun:
 def setting_of(cluster: Cluster, runner: str = "") -> RunSetting:
     """Return the setting of a run. `runner` is the inventory's backend if it is empty."""
     return RunSetting(cluster.name, cluster.product.value, runner or cluster.probe.backend)
+
+
+def _without_untested(
+    findings: Iterable[Finding], checks: Iterable[Check], observations: Iterable[Observation]
+) -> list[Finding]:
+    """Return the findings, with a skip in place of a pass if a check needs tests and its host took part in none."""
+    of_tests = {check.id for check in checks if "observations" in check.needs}
+    tested: set[str | None] = {None, *(member.host for each in observations for member in each.test.members)}
+
+    def is_untested(finding: Finding) -> bool:
+        return finding.check in of_tests and finding.host not in tested and finding.outcome is Outcome.PASS
+
+    return [
+        replace(finding, outcome=Outcome.SKIP, summary=f"{finding.host}: not tested")
+        if is_untested(finding)
+        else finding
+        for finding in findings
+    ]

@@ -32,6 +32,6 @@ def console_lines(args: argparse.Namespace, ended: EndedRun, *, table: bool, col
         next_step=ended.next_step,
         everything=args.all,
         table=rows(ended.observations) if whole else (),
-        figures="" if whole else headline(ended.report.tests),
+        figures=headline(ended.report.tests) if table and not whole else "",
         width=columns,
     )

@@ -17,6 +17,8 @@ from preflight.transport.types import Progress
 SCHEMA = "preflight.stream/1"
 _QUIET = (Outcome.PASS, Outcome.SKIP)  # outcomes that may still change before the run ends
 
+_PROGRESS = ("phase", "done", "total", "failed", "slowest", "seconds", "waiting_for")
+
 
 class JsonLines:
     """Writer of the lines. Each finding is written once."""
@@ -33,7 +35,7 @@ class JsonLines:
         with self._lock:
             changed, self._progress = state != self._progress, state
         if progress.phase and changed:
-            self._write("progress", {"progress": progress})
+            self._write("progress", {"progress": {name: getattr(progress, name) for name in _PROGRESS}})
 
     def show_findings(self, findings: Sequence[Finding], *, everything: bool = False) -> None:
         """Write the findings that were not written before. Passes and skips are written with `everything`."""

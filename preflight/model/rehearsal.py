@@ -81,12 +81,18 @@ class Rehearsal:
 
     @property
     def unreached(self) -> frozenset[str]:
-        """Hosts that no other host reached, or that reached no other, on the ports that the backend needs.
+        """Hosts that no other host reached, or that reached no other, on the ports that ranks of the backend need.
 
-        Those are the ephemeral ports for gloo and nccl, else the job's. A group with such a host only waits.
+        Ranks meet on the job's ports. Over gloo and nccl they also connect on ephemeral ports. A group with such a host
+        only waits.
         """
-        ephemeral = self.backend in ("gloo", "nccl")
-        needed = {host.host: frozenset(host.ephemeral if ephemeral else host.ports) for host in self.hosts}
+        needed = [{host.host: frozenset(host.ports) for host in self.hosts}]
+        if self.backend in ("gloo", "nccl"):
+            needed.append({host.host: frozenset(host.ephemeral) for host in self.hosts})
+        return frozenset().union(*map(self._unreached_on, needed))
+
+    def _unreached_on(self, needed: Mapping[str, frozenset[int]]) -> frozenset[str]:
+        """Return the hosts that are unreached on the ports that each host needs, or do not reach others on these."""
         failed: dict[tuple[str, str], bool] = {}  # source, target → whether all needed ports failed
         for visit in self.visits:
             if ports := visit.tried & needed.get(visit.target, frozenset()):

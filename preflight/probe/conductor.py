@@ -135,7 +135,6 @@ class Conductor:
                     seconds=seconds_passed,
                     waiting_for="killed workers to leave their devices",
                     phase="device release",
-                    unit="devices",
                 )
             )
             for reply in self._agents.receive(_TICK):
@@ -194,8 +193,13 @@ class Conductor:
     def _send(self, group: RankGroup, command: dict[str, object]) -> None:
         self._agents.send({member.host: [command] for member in group.members})
 
+    def add_to_plan(self, round_: Round) -> None:
+        """Count the tests of a round that was not planned, and that planned ones follow."""
+        if self.whole:
+            self.whole = replace(self.whole, total=self.whole.total + sum(len(group.tests) for group in round_.groups))
+
     def _whole(self, done: int, total: int) -> WholeProgress | None:
-        """Return the progress of the whole probe, with that of the current round. Unplanned rounds add to its tests."""
+        """Return the progress of the whole probe, with that of the current round."""
         if self.whole is None:
             return None
         before = self.whole.done

@@ -263,7 +263,8 @@ class RoundState:
         if not self._alike:
             return float("inf")
         durations = [*self._earlier, *self.durations]
-        limit = hurried(durations, len(self._groups), self._round.groups[0].scope, self._deadline)
+        scope = self._round.groups[0].scope
+        limit = hurried(durations, len(self._groups), scope, self._deadline, first=not self._earlier)
         return limit if limit < self._deadline else float("inf")
 
     @property

@@ -152,6 +152,7 @@ class Run:
         self.limit: TimeLimit | None = None
         self._seed = seed
         self._rounds = 0
+        self._searches = False  # whether pairs beyond the planned ones are tested
         self.unreached: frozenset[str] = frozenset()
         self.observations: list[Observation] = []
         self.located: list[Located] = []
@@ -227,7 +228,11 @@ class Run:
         present = set(self.plan.places())
         pairs_left = [pair for pair in pairs if all(place_of(member) in present for member in pair)]
         self._rounds += 1
-        return self._perform(self.plan.pair_round(self._rounds, pairs_left, each_way=each_way))
+        round_ = self.plan.pair_round(self._rounds, pairs_left, each_way=each_way)
+        if self._searches:
+            self._conductor.add_to_plan(round_)
+        self._searches = True
+        return self._perform(round_)
 
     def _retest_remaining(self) -> None:
         """Test the remaining devices together once more, if all together failed, without those that are identified.

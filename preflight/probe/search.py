@@ -22,7 +22,8 @@ from preflight.probe.rounds import Pair, Place, ProbePlan, pair_of
 
 Leaves = Mapping[Place, str]  # device → its switch, if that is known
 _Requested = dict[tuple[int, Test], Pair]  # by rail and test of its localiser
-_FAILED = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA, TestOutcome.NOT_RUN)
+_BROKEN = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA)
+_FAILED = (*_BROKEN, TestOutcome.NOT_RUN)
 
 
 class Search:
@@ -120,7 +121,7 @@ class Search:
         """Add the observations of the requested pairs. Pairs without any were not run."""
         self._played.append((self._requested, observations))
         self._add(self._failing, self._requested, observations)
-        if any(observation.test.outcome in _FAILED for observation in observations):
+        if any(observation.test.outcome in _BROKEN for observation in observations):
             self._slow = None  # a pair failed while speeds were compared: find the failing members first
         elif self._slow is not None:
             self._add(self._slow, self._requested, with_slow(observations, self._below))
@@ -158,7 +159,8 @@ class Search:
     def located(self) -> tuple[Located, ...]:
         """Return the culprits that the tests identify."""
         all_culprits: list[Located] = []
-        for fields in (self._failing, self._slow or {}):
+        slow = self._fields_of_speed() if self._slow is None and self._below else self._slow  # rounds may end any time
+        for fields in (self._failing, slow or {}):
             faults = merge({rail: rail_field.rail for rail, rail_field in fields.items()})
             culprits = tuple(locate(fault, fields, of_devices=self._of_devices) for fault in faults)
             between_two_hosts = self._of_devices and len(self._plan.hosts) == 2

@@ -35,12 +35,20 @@ def rows(observations: Sequence[Observation]) -> list[str]:
 
 def headline(tests: Sequence[TestResult]) -> str:
     """Return the bandwidth of all ranks and of the slowest pair in one sentence, "" if neither was measured."""
-    groups = _by((test for test in tests if test.op == JUDGED and test.busbw_GBps), lambda test: test.members)
-    best = [max(group, key=lambda test: test.busbw_GBps or 0.0) for group in groups]
-    words = [f"all_reduce over {len(test.members)} ranks {test.busbw_GBps:.2f} GB/s" for test in _of(best, Scope.ALL)]
-    if pairs := [test.busbw_GBps or 0.0 for test in _of(best, Scope.PAIR)]:
-        words.append(f"slowest pair {min(pairs):.2f} GB/s")
+    measured = [test for test in tests if test.op == JUDGED and test.busbw_GBps]
+    best = [max(group, key=_busbw) for group in _by(measured, lambda test: test.members)]
+    together, pairs = list(_of(best, Scope.ALL)), list(_of(best, Scope.PAIR))
+    words = []
+    if together:
+        largest = max(together, key=lambda test: len(test.members))
+        words.append(f"all_reduce over {len(largest.members)} ranks {_busbw(largest):.2f} GB/s")
+    if pairs:
+        words.append(f"slowest pair {min(map(_busbw, pairs)):.2f} GB/s")
     return f"bandwidth: {', '.join(words)} (--all shows all tests)" if words else ""
+
+
+def _busbw(test: TestResult) -> float:
+    return test.busbw_GBps or 0.0
 
 
 def _of(tests: Iterable[TestResult], scope: Scope) -> Iterator[TestResult]:

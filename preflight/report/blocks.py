@@ -1,8 +1,8 @@
 """Findings in groups and blocks: similar ones together, the worst first. Pure."""
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from preflight.grouping import grouped
@@ -16,6 +16,9 @@ _DEVICE = "\1"  # placeholder for a finding's device while findings are compared
 
 LINES_A_CHECK = 8  # folded findings of one check that are shown; the others are counted
 MOST_FIXES = 3
+_HOSTS = 8  # names of hosts in a sentence; more are counted
+
+Fold = Callable[[Iterable[str]], str]  # of host names to node[01-16]
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ def blocks(findings: Iterable[Finding], *, unfold: bool = False) -> list[Finding
     """
     every = list(findings)
     explained = {} if unfold else consequences(every)
-    followers = grouped((check, finding) for finding, check in explained.items())
+    followers = grouped((root.check, finding) for finding, root in explained.items())
     findings = [finding for finding in every if finding not in explained]
     shared = shared_obstacles(findings)
     by_check = grouped((finding.check, finding) for finding in findings if obstacle(finding) not in shared)
@@ -143,14 +146,14 @@ def heading(checks: Sequence[str], titles: Mapping[str, str]) -> str:
     return ", ".join(checks) if len(checks) <= LISTED else f"{len(checks)} checks could not run"
 
 
-def explained_words(block: FindingBlock, titles: Mapping[str, str]) -> str:
+def explained_words(block: FindingBlock, titles: Mapping[str, str], fold: Fold) -> str:
     """Return the sentence about findings that follow from the block's own, "" if there are none."""
-    numbers = Counter(finding.check for finding in block.explained)
-    words = (
-        f"{check} {titles.get(check, '')}".strip() + (f" ({count})" if count > 1 else "")
-        for check, count in numbers.items()
-    )
-    return f"also explains: {', '.join(words)} (--all shows them)" if numbers else ""
+    words = []
+    for check, findings in grouped((finding.check, finding) for finding in block.explained).items():
+        hosts = dict.fromkeys(finding.host for finding in findings if finding.host)
+        place = fold(hosts) if len(hosts) <= _HOSTS else f"{len(hosts)} hosts"
+        words.append(f"{check} {titles.get(check, '')}".strip() + (f" ({place})" if hosts else ""))
+    return f"also explains: {', '.join(words)}" if words else ""
 
 
 def fixes(groups: Sequence[FindingGroup]) -> tuple[list[Fix], str]:

@@ -4,14 +4,14 @@ The file loads nothing, runs no script, and follows the reader's choice of light
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import chain
 
 from preflight.model.measure import Scope, TestOutcome, TestResult
 from preflight.model.outcome import Outcome, overall, worst_by
 from preflight.model.report import Report
-from preflight.report.blocks import LINES_A_CHECK, FindingGroup, Fix, blocks, fixes, folded, retests
+from preflight.report.blocks import LINES_A_CHECK, FindingGroup, Fix, Fold, blocks, fixes, folded, retests
 from preflight.report.slowest import slowest_groups
 from preflight.report.text import clipped, count_line, evidence
 
@@ -61,8 +61,6 @@ MOST_DEVICES = 64  # on one host
 LARGE = 4096  # bytes
 NOTHING = "no separate result"
 
-Fold = Callable[[Iterable[str]], str]
-
 
 def html(report: Report, titles: Mapping[str, str], *, fold: Fold, next_step: str) -> str:
     """Return the whole file. `titles` maps check ids to titles; `fold` folds host names to node[01-16]."""
@@ -105,11 +103,7 @@ def _findings(report: Report, titles: Mapping[str, str], fold: Fold) -> Iterator
         yield f'<div class="finding {worst}"><p>{_word(worst)} <b>{", ".join(checks)}</b> '
         yield f"{_safe(titles.get(checks[0], '') if len(checks) == 1 else '')}</p>\n"
         yield from _groups(folded(block.findings), fold)
-        if block.explained:
-            yield f'<details><summary class="dim">also explains {len(block.explained)} more</summary>\n'
-            for group in folded(block.explained):
-                yield from _group(group, fold)
-            yield "</details>\n"
+        yield from _more_groups(folded(block.explained), "that follow from this", fold)
         yield "</div>\n"
 
 
@@ -124,13 +118,19 @@ def _groups(groups: Sequence[FindingGroup], fold: Fold) -> Iterator[str]:
         yield f'<p class="dim">{further_fixes}</p>\n'
     for command in retests(groups):
         yield f"<p><b>Retest</b></p>\n<pre>{_safe(command)}</pre>\n"
-    if further := groups[LINES_A_CHECK:]:
-        yield f'<details><summary class="dim">{len(further)} more like these</summary>\n'
-        for group in further[:MOST_GROUPS]:
-            yield from _group(group, fold)
-        if len(further) > MOST_GROUPS:
-            yield f'<p class="dim">… and {len(further) - MOST_GROUPS} more (-o json lists all)</p>\n'
-        yield "</details>\n"
+    yield from _more_groups(groups[LINES_A_CHECK:], "like these", fold)
+
+
+def _more_groups(groups: Sequence[FindingGroup], words: str, fold: Fold) -> Iterator[str]:
+    """Yield groups that can be unfolded, if there are any."""
+    if not groups:
+        return
+    yield f'<details><summary class="dim">{len(groups)} more {words}</summary>\n'
+    for group in groups[:MOST_GROUPS]:
+        yield from _group(group, fold)
+    if len(groups) > MOST_GROUPS:
+        yield f'<p class="dim">… and {len(groups) - MOST_GROUPS} more (-o json lists all)</p>\n'
+    yield "</details>\n"
 
 
 def _fix(fix: Fix) -> str:

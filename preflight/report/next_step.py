@@ -12,8 +12,8 @@ from preflight.report.obstacles import of_inventory, removal
 from preflight.report.root_cause import GENERATION, KIND, REACHABILITY, priority
 
 _SPEED = "PRB116"  # a pair far below its line rate slows jobs, even if all other checks pass
-# Beginnings of commands about an unreachable host that run here. Others are for the host's console.
-_RUN_HERE = ("ssh ", "ssh-keygen -R ", "preflight ")
+_RUN_HERE = ("ssh ", "preflight ")
+_CONDITION = re.compile(r"\b(?:if|or)\b|\. ", re.IGNORECASE)  # in a fix that is not always the right one
 MOST_WORDS = 120  # characters of a fix in words
 START = "start the job"  # nothing remains to be done
 
@@ -23,7 +23,7 @@ def options(inventory: Path, limit: str | None = None) -> str:
     return shlex.join(["--inventory", str(inventory), *(["--limit", limit] if limit else [])])
 
 
-def _in_file(fix: str, inventory: Path) -> str:
+def in_file(fix: str, inventory: Path) -> str:
     """Return the fix, with the path of the inventory in place of the words "the inventory"."""
     return re.sub(r"\b(?:of|in) the inventory", lambda _: f"in {shlex.quote(str(inventory))}", fix)
 
@@ -43,11 +43,12 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
     contact other hosts. `to_prove` is the command that remains before a job may start, such as "probe --idle", or None.
     """
     hosts = options(inventory, limit)
+    failures = with_outcome(report.findings, Outcome.FAIL)
+    root_cause = min(failures, key=priority, default=None)
     return (
-        _reach_hosts(report, inventory, hosts)
-        or _correct_product(report, inventory, hosts)
-        or _apply_fixes(report, hosts)
-        or _fix_root_cause(report, inventory, hosts)
+        (_make_known(report, root_cause, inventory, limit) if root_cause else "")
+        or (_apply_fixes(report, hosts) if root_cause is None or root_cause.change else "")
+        or _fix_root_cause(report, root_cause, inventory, limit)
         or _complete_run(report, hosts, to_prove)
         or _explain_speed(report)
         or START
@@ -57,20 +58,21 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
 def next_step_without_inventory(report: Report, hosts: str, product: str) -> str:
     """Return the most useful next step of a run over named hosts: fix the root cause, or write an inventory."""
     again = shlex.join(["preflight", "check", "--hosts", hosts])
-    for outcome in (Outcome.FAIL, Outcome.UNKNOWN):
-        if problems := with_outcome(report.findings, outcome):
-            return own_fix(min(problems, key=priority), again)
+    problems = with_outcome(report.findings, Outcome.FAIL) or with_outcome(report.findings, Outcome.UNKNOWN)
+    root_cause = min(problems, key=priority, default=None)
+    if root_cause and not of_inventory(root_cause):
+        return own_fix(root_cause, again)
     return shlex.join(["preflight", "init", "--hosts", hosts, "--product", product])
 
 
-def _reach_hosts(report: Report, inventory: Path, hosts: str) -> str:
-    failures = [f for f in with_outcome(report.findings, Outcome.FAIL) if f.check in REACHABILITY]
-    return _in_file(own_fix(failures[0], f"preflight {report.command} {hosts}"), inventory) if failures else ""
-
-
-def _correct_product(report: Report, inventory: Path, hosts: str) -> str:
-    fix = _other_product(report)
-    return f"{_in_file(fix, inventory)}, then run: preflight check {hosts}" if fix else ""
+def _make_known(report: Report, root_cause: Finding, inventory: Path, limit: str | None) -> str:
+    """Return how to reach a host, or how to correct the product: before that, other findings are doubtful."""
+    if root_cause.check not in (*REACHABILITY, KIND, GENERATION):
+        return ""
+    hosts = options(inventory, limit)
+    if root_cause.check not in REACHABILITY and (fix := _other_product(report)):
+        return f"{in_file(fix, inventory)}, then run: preflight check {hosts}"
+    return in_file(own_fix(root_cause, f"preflight {report.command} {hosts}", limit), inventory)
 
 
 def _apply_fixes(report: Report, hosts: str) -> str:
@@ -79,34 +81,42 @@ def _apply_fixes(report: Report, hosts: str) -> str:
     return f"preflight {command} {hosts}" if areas else ""
 
 
-def _fix_root_cause(report: Report, inventory: Path, hosts: str) -> str:
-    """Return the fix of the first failure, else that of the obstacle of unknown checks, or of the first of these."""
-    problems = with_outcome(report.findings, Outcome.FAIL)
-    if not problems:
+def _fix_root_cause(report: Report, root_cause: Finding | None, inventory: Path, limit: str | None) -> str:
+    """Return the fix of the root cause, else that of the obstacle of unknown checks, or of the first of these."""
+    hosts = options(inventory, limit)
+    if root_cause is None:
         if fix := removal(report.findings):
-            return f"{_in_file(fix, inventory)}, then run: preflight check {hosts}"
-        problems = with_outcome(report.findings, Outcome.UNKNOWN)
-    if not problems:
+            return f"{in_file(fix, inventory)}, then run: preflight check {hosts}"
+        root_cause = min(with_outcome(report.findings, Outcome.UNKNOWN), key=priority, default=None)
+    if root_cause is None:
         return ""
-    again = f"preflight {report.command} {hosts}"
-    return _in_file(own_fix(min(problems, key=priority), again), inventory)
+    return in_file(own_fix(root_cause, f"preflight {report.command} {hosts}", limit), inventory)
 
 
-def own_fix(finding: Finding, again: str) -> str:
-    """Return the command of the finding's fix, if it can be run here, else the fix in words, else its explanation.
+def own_fix(finding: Finding, again: str, limit: str | None = None) -> str:
+    """Return the finding's fix: its command, if it is one that is always right, else its words, else its explanation.
 
-    `again` is the command that shows whether it helped.
+    `again` is the command that shows whether it helped, `limit` that of the run.
     """
-    if fix := of_inventory(finding):
-        return f"{fix}, then run: {again}"
-    command = next(iter(finding.commands), "")
-    is_for_console = finding.check in REACHABILITY and not command.startswith(_RUN_HERE)
-    if command and not is_for_console:
-        return printable(command)
     fix = printable(finding.remedy)
+    if of_inventory(finding):
+        return f"{of_inventory(finding)}, then run: {again}"
+    if len(finding.commands) == 1 and not _CONDITION.search(fix) and _runs_here(finding):
+        return printable(_limited(finding.commands[0], limit))
     if fix and len(fix) <= MOST_WORDS:
         return fix if ". " in fix else f"{fix}, then run: {again}"
     return f"preflight explain {finding.check}"
+
+
+def _runs_here(finding: Finding) -> bool:
+    """Return whether the command runs on this machine. Those about unreachable hosts may be for the host's console."""
+    return finding.check not in REACHABILITY or finding.commands[0].startswith(_RUN_HERE)
+
+
+def _limited(command: str, limit: str | None) -> str:
+    """Return the command with the run's limit, so that it does not contact other hosts."""
+    contacts_hosts = command.startswith("preflight ") and not command.startswith("preflight explain ")
+    return f"{command} {shlex.join(['--limit', limit])}" if limit and contacts_hosts else command
 
 
 def _complete_run(report: Report, hosts: str, to_prove: str | None) -> str:

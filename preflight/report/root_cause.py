@@ -1,10 +1,9 @@
 """Root causes among findings: which comes first, and which follow from another one. Pure."""
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
-from preflight.model.finding import Finding
+from preflight.model.finding import Finding, with_outcome
 from preflight.model.outcome import Outcome
 
 KIND, GENERATION = "HST135", "NPU126"  # checks of the product; a wrong product makes other findings doubtful
@@ -29,32 +28,41 @@ def priority(finding: Finding) -> tuple[int, str]:
     return rank, finding.check
 
 
-def consequences(findings: Iterable[Finding]) -> Mapping[Finding, str]:
-    """Return the findings that follow from another check's failure, and the check with the root cause.
+def consequences(findings: Iterable[Finding]) -> Mapping[Finding, Finding]:
+    """Return the findings that follow from another check's failure on one of their hosts, each with that failure.
 
     Causes name their check in parentheses, as "link down (NPU107)". A warning explains no failure: it may be older.
     """
-    causes = {finding: _cause(finding) for finding in findings}
-    by_check: dict[str, set[str]] = defaultdict(set)  # check that failed → the causes that its failures name
-    for finding, cause in causes.items():
-        if finding.outcome is Outcome.FAIL:
-            by_check[finding.check].add(cause)
-    roots = {finding: _root(cause, by_check) for finding, cause in causes.items()}
-    return {finding: root for finding, root in roots.items() if root}
+    all_findings = list(findings)
+    failures: dict[tuple[str, str | None], Finding] = {}  # by check and each of their hosts, None if there is none
+    for failure in with_outcome(all_findings, Outcome.FAIL):
+        for host in _hosts(failure):
+            failures.setdefault((failure.check, host), failure)
+    roots = ((finding, _root(finding, failures)) for finding in all_findings)
+    return {finding: root for finding, root in roots if root}
 
 
-def _root(check: str, by_check: Mapping[str, Collection[str]]) -> str:
-    """Return the check at the end of a chain of failures that begins with `check`; "" if there is none."""
-    passed: list[str] = []
-    while check in by_check and check not in passed:
-        passed.append(check)
-        causes = by_check[check]
-        check = next(iter(causes)) if len(causes) == 1 else ""
-    is_circle = check in passed
-    return passed[-1] if passed and not is_circle else ""
+def _root(finding: Finding, failures: Mapping[tuple[str, str | None], Finding]) -> Finding | None:
+    """Return the failure at the end of a chain of causes, or None if there is no chain, or if it is a circle."""
+    chain = [finding]
+    while cause := _cause(chain[-1], failures):
+        if cause in chain:
+            return None
+        chain.append(cause)
+    return chain[-1] if len(chain) > 1 else None
 
 
-def _cause(finding: Finding) -> str:
-    """Return the check that the finding's cause names, "" if none, or itself."""
+def _cause(finding: Finding, failures: Mapping[tuple[str, str | None], Finding]) -> Finding | None:
+    """Return the failure that the finding's cause names, if it is about one of its hosts, or about none."""
     match = _CHECK.search(finding.cause)
-    return match[1] if match and match[1] != finding.check else ""
+    if not match or match[1] == finding.check:
+        return None
+    hosts = (*_hosts(finding), None)
+    return next((failures[match[1], host] for host in hosts if (match[1], host) in failures), None)
+
+
+def _hosts(finding: Finding) -> tuple[str | None, ...]:
+    """Return the hosts that a finding is about: its own, and those of its culprit. (None,) if there is none."""
+    members = finding.culprit.members if finding.culprit else ()
+    places = (*filter(None, (finding.host,)), *members)
+    return tuple(dict.fromkeys(place.partition("/")[0] for place in places)) or (None,)

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -16,6 +16,7 @@ from preflight.report.blocks import (
     FindingBlock,
     FindingGroup,
     Fix,
+    Fold,
     blocks,
     explained_words,
     fixes,
@@ -23,7 +24,7 @@ from preflight.report.blocks import (
     heading,
     retests,
 )
-from preflight.report.host_problems import HostProblem, host_problems
+from preflight.report.host_problems import host_problems
 from preflight.report.obstacles import LISTED
 
 
@@ -35,7 +36,7 @@ class Line:
     style: str = ""
 
 
-MOST_HOST_LINES = 8  # lines of unhealthy hosts; the others are counted
+MOST_LINES = 8  # of unhealthy hosts, and of those that were left out; the others are counted
 MOST_TEXT, MOST_EVIDENCE = 2000, 20  # characters of a text, lines of evidence, in formats other than JSON
 
 
@@ -62,7 +63,7 @@ def _wrap(text: str, indent: str, width: int) -> list[str]:
     )
 
 
-def _group_lines(group: FindingGroup, fold: Callable[[Iterable[str]], str], width: int) -> list[Line]:
+def _group_lines(group: FindingGroup, fold: Fold, width: int) -> list[Line]:
     subject = f"{fold(group.hosts)}: " if group.hosts else ""
     lines = [Line(text, group.first.outcome.value) for text in _wrap(subject + group.summary, "    ", width)]
     lines += [Line(text, "dim") for text in _wrap(group.compared, "      ", width)]
@@ -79,9 +80,7 @@ def _evidence_lines(text: str, width: int) -> list[Line]:
     return [Line(f"      {line}", "dim") for line in wrapped]
 
 
-def _block_lines(
-    block: FindingBlock, titles: Mapping[str, str], fold: Callable[[Iterable[str]], str], width: int
-) -> list[Line]:
+def _block_lines(block: FindingBlock, titles: Mapping[str, str], fold: Fold, width: int) -> list[Line]:
     verdict, checks = overall(finding.outcome for finding in block.findings), block.checks
     first, *further = _wrap(heading(checks, titles), " " * 8, width)
     lines = [Line(text, verdict.value) for text in (f"{verdict.value.upper():<8}{first[8:]}", *further)]
@@ -93,7 +92,7 @@ def _block_lines(
     if len(checks) > LISTED:
         lines += [Line(text, "dim") for text in _wrap(f"checks: {', '.join(checks)}", "      ", width)]
     lines += _advice_lines(groups, width)
-    return lines + [Line(text, "dim") for text in _wrap(explained_words(block, titles), "    ", width)]
+    return lines + [Line(text, "dim") for text in _wrap(explained_words(block, titles, fold), "    ", width)]
 
 
 def _advice_lines(groups: Sequence[FindingGroup], width: int) -> Iterator[Line]:
@@ -116,7 +115,7 @@ def finding_lines(
     findings: Iterable[Finding],
     titles: Mapping[str, str],
     *,
-    fold: Callable[[Iterable[str]], str],
+    fold: Fold,
     unfold: bool = False,
     width: int = 80,
 ) -> list[Line]:
@@ -131,7 +130,7 @@ def render(
     report: Report,
     titles: Mapping[str, str],
     *,
-    fold: Callable[[Iterable[str]], str],
+    fold: Fold,
     next_step: str,
     everything: bool = False,
     table: Sequence[str] = (),
@@ -147,36 +146,42 @@ def render(
     lines = [Line(printable(row)) for row in (*table, "")] if table else []
     lines += finding_lines(shown, titles, fold=fold, unfold=everything, width=width)
     lines += [Line("")] if shown else []
-    lines += _remarks(report, width)
-    lines += [Line(figures, "dim")] if figures else []
+    lines += _remarks(report, fold, width)
+    lines += [Line(text, "dim") for text in _wrap(figures, "", width)]
     lines += _host_lines(report, fold, width)
     return [*lines, Line(count_line(report), report.verdict.value), Line(f"next: {next_step}", "next")]
 
 
-def _remarks(report: Report, width: int) -> Iterator[Line]:
-    for entry in report.left_out:
-        yield from (Line(text, "warn") for text in _wrap(f"left out: {entry.host}: {entry.why}", "", width))
+def _remarks(report: Report, fold: Fold, width: int) -> Iterator[Line]:
+    """Yield the hosts that were left out, by reason, and the notes."""
+    reasons = grouped((entry.why, entry.host) for entry in report.left_out)
+    for why, hosts in list(reasons.items())[:MOST_LINES]:
+        yield from (Line(text, "warn") for text in _wrap(f"left out: {_cut(fold(hosts), width)}: {why}", "", width))
+    if further := list(reasons.values())[MOST_LINES:]:
+        yield Line(f"left out: {sum(map(len, further))} more hosts (-o json lists all)", "warn")
     for note in report.notes:
         yield from (Line(text, "dim") for text in _wrap(f"note: {note}", "", width))
 
 
-def _host_lines(report: Report, fold: Callable[[Iterable[str]], str], width: int) -> Iterator[Line]:
-    """Yield a line for the hosts with the same problem, the worst first, and one for each other verdict."""
+def _host_lines(report: Report, fold: Fold, width: int) -> Iterator[Line]:
+    """Yield a line for the hosts with the same problem, the worst first, and one for all hosts with each verdict."""
     problems = host_problems(report.findings)
-    for problem in problems[:MOST_HOST_LINES]:
-        yield _problem_line(problem, fold, width)
-    further = problems[MOST_HOST_LINES:]
-    if names := dict.fromkeys(chain.from_iterable(problem.hosts for problem in further)):
-        yield Line(f"{further[0].outcome.value:<8}… and {len(names)} more hosts: {fold(names)}", further[0].outcome)
+    for problem in problems[:MOST_LINES]:
+        place = _cut(fold(problem.hosts) or "cluster", width // 2)
+        yield Line(_cut(f"{problem.outcome.value:<8}{place}: {problem.words}", width), problem.outcome)
+    further = grouped((problem.outcome, host) for problem in problems[MOST_LINES:] for host in problem.hosts)
+    for outcome, hosts in further.items():
+        yield Line(_cut(f"{outcome.value:<8}… and {len(hosts)} more hosts: {fold(hosts)}", width), outcome)
     unhealthy = set(chain.from_iterable(problem.hosts for problem in problems))
     by_verdict = grouped((host.verdict, host.name) for host in report.hosts if host.name not in unhealthy)
-    for verdict, names_alike in by_verdict.items():
-        yield Line(f"{verdict.value:<8}{len(names_alike)} of {len(report.hosts)} hosts: {fold(names_alike)}", verdict)
+    for verdict, healthy in by_verdict.items():
+        text = f"{verdict.value:<8}{len(healthy)} of {len(report.hosts)} hosts: {fold(healthy)}"
+        yield Line(_cut(text, width), verdict)
 
 
-def _problem_line(problem: HostProblem, fold: Callable[[Iterable[str]], str], width: int) -> Line:
-    text = printable(f"{problem.outcome.value:<8}{fold(problem.hosts) or 'cluster'}: {problem.words}")
-    return Line(text if len(text) <= width else f"{text[: width - 1]}…", problem.outcome)
+def _cut(text: str, width: int) -> str:
+    text = printable(text)
+    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def count_line(report: Report) -> str:

@@ -142,3 +142,5 @@ def test_a_busy_host_is_left_out_and_the_others_are_probed(make_lab: Callable[..
     ((host, why),) = ((entry["host"], entry["why"]) for entry in body["left_out"])
     assert (host, why.startswith("device 0 is in use by sleep")) == ("node02", True), why
     assert {member["host"] for test in body["tests"] for member in test["members"]} == {"node01", "node03"}
+    of_tests = [f for f in body["findings"] if f["host"] == "node02" and f["check"] in ("PRB101", "PRB102", "PRB103")]
+    assert {f["outcome"] for f in of_tests} == {"skip"}, "what was not tested has not passed"

@@ -45,6 +45,9 @@ class Fabric:
     def present(self, hosts: Collection[Host]) -> list[Host]:
         return [host for host in hosts if len(self.rounds) < self.dies.get(host.name, 10**6)]
 
+    def add_to_plan(self, round_: Round) -> None:
+        """Progress is not shown here."""
+
     def play(self, round_: Round, until: float) -> list[Observation]:  # noqa: ARG002
         used = [member.place for group in round_.groups for member in group.members]
         assert len(used) == len(set(used)), "groups of a round are disjoint"

@@ -43,9 +43,10 @@ def causes(
 def _judged_again(s: Session, tests: ProbedDevices, *, deep: bool) -> list[Finding]:
     """Collect the hosts' facts and pings again, and return the findings of the checks that need no more."""
     facts = counted_since(s.collect(tests.hosts, deep=deep), tests.before)
-    plan = plan_pings(s.cluster, facts).pings  # all pings, since a cause is what lost pings have in common
+    # All pings, since a cause is what lost pings have in common.
+    pings = s.ping(facts, plan_pings(s.cluster, facts).pings) if tests.pings is None else tests.pings
     rounds = {
-        "pings": s.ping(facts, plan),
+        "pings": pings,
         "observations": tests.result.observations,
         "rehearsal": tests.rehearsal,
     }

@@ -55,7 +55,7 @@ def probe(options: ProbeOptions, s: Session, started: datetime) -> EndedRun:
 def judge_probe(run: ClusterRun) -> None:
     """Give the run the findings of the checks that need its tests."""
     needed = _JUDGING & set(run.rounds)
-    run.findings = run.judge(check for check in all_checks().values() if needed & set(check.needs))
+    run.findings = run.judge([check for check in all_checks().values() if needed & set(check.needs)])
     run.announce()
 
 

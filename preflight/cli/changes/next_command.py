@@ -8,7 +8,7 @@ from preflight.cli.options import again
 from preflight.model.change import StepResult, StepState
 from preflight.model.finding import Finding, with_outcome
 from preflight.model.outcome import Outcome
-from preflight.report.next_step import options, own_fix
+from preflight.report.next_step import in_file, options, own_fix
 from preflight.report.root_cause import priority
 
 _BROKEN = {StepState.FAILED, StepState.DID_NOT_STICK}  # the host has to be fixed first
@@ -28,7 +28,7 @@ def after_configure(args: argparse.Namespace, after: Sequence[Finding], results:
     if not failures:
         return look(args)
     root_cause = min(failures, key=priority)
-    fix = own_fix(root_cause, again(args))
+    fix = in_file(own_fix(root_cause, again(args), args.limit), args.inventory)
     return f"preflight explain {root_cause.check}" if fix.startswith("preflight configure") else fix  # it was tried
 
 

@@ -175,7 +175,7 @@ def _show_one(past: Past) -> None:
 
 def _show_check(past: CheckRun) -> None:
     titles = {id_: entry.title for id_, entry in catalogue().items()}
-    lines = finding_lines(past.findings, titles, fold=fold, width=width())
+    lines = finding_lines(past.findings, titles, fold=fold, unfold=True, width=width())
     lines += [Line(f"… and {past.dropped} more, which were not stored", "dim")] if past.dropped else []
     lines += [Line("")] if lines else []
     lines.append(

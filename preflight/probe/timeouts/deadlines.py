@@ -55,16 +55,19 @@ def late(backend: str, deadline: float) -> float:
 
 
 _FEWEST, _TIMES, _MORE_TIME = 0.25, 3.0, 5.0  # share of the groups; times their median; additional seconds
-# Seconds that a step has in any case. A device alone loads torch and opens its driver, perhaps from a cold disk.
+# Seconds that a step has in any case. A device alone loads torch and opens its driver, perhaps from a cold disk. The
+# first pairs load what connects them; those of later rounds have done that before.
 _LEAST = {Scope.DEVICE: 30.0, Scope.PAIR: 10.0}
 
 
-def hurried(took: Sequence[float], groups: int, scope: Scope, deadline: float) -> float:
+def hurried(took: Sequence[float], groups: int, scope: Scope, deadline: float, *, first: bool = True) -> float:
     """Return the seconds that a step may take, once other groups have shown how long all their steps take.
 
     `took`: seconds of the groups that have finished, of this round of `groups` and of earlier ones with the same tests.
-    If these are too few, or groups of this scope cannot be compared, the result is `deadline`.
+    If these are too few, or groups of this scope cannot be compared, the result is `deadline`. `first`: whether this is
+    the first round of these tests.
     """
     if scope not in _LEAST or not took or len(took) < _FEWEST * groups:
         return deadline
-    return min(deadline, max(_LEAST[scope], _TIMES * statistics.median(took) + _MORE_TIME))
+    least = _LEAST[scope] if first else 0.0
+    return min(deadline, max(least, _TIMES * statistics.median(took) + _MORE_TIME))

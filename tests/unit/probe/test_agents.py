@@ -139,7 +139,7 @@ def test_devices_of_killed_workers_are_waited_for_before_the_next_round(mark: st
         6,
     }  # each host asks until it is free
     phases = list(dict.fromkeys(progress.phase for progress in shown))
-    assert phases.index("probe: devices, hosts") == phases.index("probe round 2, 4 ranks, tests") + 1
+    assert phases.index("device release") == phases.index("probe round 2, 4 ranks, tests") + 1
     assert "killed workers to leave their devices" in {progress.waiting_for for progress in shown}
     assert {seen.test.outcome for seen in pairs(observations)} == {TestOutcome.PASS}
 
@@ -160,7 +160,7 @@ def test_devices_of_the_last_round_s_workers_are_waited_for_too(mark: str) -> No
 
 def test_a_call_of_hccn_tool_that_hangs_does_not_outlive_the_probe(mark: str) -> None:
     def interrupt(progress: Progress) -> None:
-        if progress.phase == "probe: devices, hosts" and "sleep" in map(name, processes(mark)):
+        if progress.phase == "device release" and "sleep" in map(name, processes(mark)):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -334,11 +334,11 @@ def test_what_a_host_invents_does_not_count() -> None:
     ]  # fmt: skip
 
 
-def rehearsed(*vain: tuple[str, str], hosts: str = "abc") -> Rehearsal:
-    """All hosts visit each other, in vain where `vain` says so."""
+def rehearsed(*vain: tuple[str, str], hosts: str = "abc", port: int = 40000) -> Rehearsal:
+    """All hosts visit each other, in vain on `port` where `vain` says so."""
     there = tuple(Attendance(host, ports=(29500,), ephemeral=(40000,)) for host in hosts)
     return Rehearsal("gloo", there, tuple(
-        Visit(one, other, (29500, 40000), (Blocked((40000,), How.TIMEOUT),) if (one, other) in vain else ())
+        Visit(one, other, (29500, 40000), (Blocked((port,), How.TIMEOUT),) if (one, other) in vain else ())
         for one in hosts for other in hosts if one != other
     ))  # fmt: skip
 
@@ -358,6 +358,11 @@ def test_unreached_is_who_reaches_nobody_or_whom_nobody_reaches(
     vain: tuple[tuple[str, str], ...], unreached: str
 ) -> None:
     assert rehearsed(*vain).unreached == set(unreached)
+
+
+@pytest.mark.parametrize("backend", ["gloo", "nccl", "hccl"])
+def test_who_is_not_reached_on_the_ports_where_ranks_meet_is_unreached(backend: str) -> None:
+    assert replace(rehearsed(("a", "b"), ("c", "b"), port=29500), backend=backend).unreached == {"b"}
 
 
 def test_where_nobody_reaches_anybody_all_are_unreached() -> None:

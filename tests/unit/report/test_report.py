@@ -197,7 +197,7 @@ def test_what_follows_from_a_failure_is_folded_under_it() -> None:
         "FAIL    HST101  Host reachability",
         "FAIL    NPU107",
     ]
-    assert "    also explains: PRB101, PNG101 (--all shows them)" in shown
+    assert "    also explains: PRB101 (node01), PNG101 (node01)" in shown
     everything = render(report(hang, ping, other, root), TITLES, fold="+".join, next_step="go", everything=True)
     assert sum(line.text.startswith("FAIL  ") for line in everything) == 4
 

@@ -171,7 +171,12 @@ def test_the_progress_line_says_what_the_slowest_host_waits_for(monkeypatch: pyt
     shown = io.StringIO()
     monkeypatch.setattr(shown, "isatty", lambda: True)
     monkeypatch.setattr("sys.stderr", shown)
-    ProgressLine()(Progress(3, 8, 1, "node07", 12.4, "sudo's answer to the password", "facts"))
+    clock = [100.0]
+    monkeypatch.setattr("preflight.app.progress_line.time.monotonic", lambda: clock[0])
+    line = ProgressLine()
+    line(Progress(0, 8, 0, phase="facts"))
+    clock[0] += 13.0
+    line(Progress(3, 8, 1, "node07", 12.4, "sudo's answer to the password", "facts"))
     assert shown.getvalue().endswith("facts: 3/8 hosts, 1 failed, node07 waits 12 s for sudo's answer to the password")
 
 
@@ -179,6 +184,11 @@ def test_the_progress_line_says_what_the_slowest_host_waits_for(monkeypatch: pyt
     ("progress", "seconds", "line"),
     [
         (Progress(3, 8, 0, "node07", 4.9, "the program", "facts"), 3.2, "facts: 3/8 hosts, 3 s"),
+        (
+            Progress(3, 8, 0, "node07", 6.0, "the program", "facts"),
+            60.0,
+            "facts: 3/8 hosts, 60 s, node07 waits 6 s for the program",
+        ),
         (Progress(0, 8, 0), 0.0, "hosts: 0/8 hosts, 0 s"),
         (
             Progress(4, 9, 0, "node01/3", 7.0, "stage communicator", "round", "tests", WholeProgress(140, 277, 36.2)),

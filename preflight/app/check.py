@@ -34,6 +34,7 @@ from preflight.report.build import joined
 from preflight.report.next_step import START
 
 MANY_PARTNERS = 2  # known-good hosts that a new host is tested with
+_NAMED = 4  # devices in a note
 _OF_PROBE = ("rehearsal", "observations", "link_counts")  # rounds that need the probe
 _NO_PROBE = "--no-probe"
 _NOT_WANTED = "no selected check needs it"
@@ -229,8 +230,9 @@ def _pings_sent(run: ClusterRun) -> tuple[Ping, ...] | None:
 
 def _devices_left_out(blocked: BlockedPlaces) -> Iterator[str]:
     if blocked.devices:
-        devices = (f"{host}/{index} ({', '.join(ids)})" for (host, index), ids in sorted(blocked.devices.items()))
-        yield f"left out of the probe: {', '.join(devices)}"
+        devices = [f"{host}/{index} ({', '.join(ids)})" for (host, index), ids in sorted(blocked.devices.items())]
+        further = f" and {len(devices) - _NAMED} more" if len(devices) > _NAMED else ""
+        yield f"left out of the probe: {', '.join(devices[:_NAMED])}{further}"
 
 
 def _partners(options: CheckOptions, s: Session) -> tuple[Host, ...]:

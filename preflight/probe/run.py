@@ -38,6 +38,7 @@ _WELL = (TestOutcome.PASS, TestOutcome.REFUSED)
 # each other after ten. A host that fails intermittently could take any number.
 MOST_ROUNDS = 24
 PIECE = 4 << 20  # bytes a rank from which a collective's time depends on bandwidth
+_NAMED = 4  # devices in a note; more are counted
 TOGETHER = 0.6  # of the slowest pair's bandwidth: the least for all together, if no baseline demands more
 
 
@@ -220,8 +221,9 @@ class Run:
         culprits = self._places_of(self.located)
         self.plan = self.plan.without(culprits)
         if culprits and {Scope.RAIL, Scope.ALL} & set(self._later):
-            names = ", ".join(f"{host}/{device}" for host, device in sorted(culprits))
-            self._hooks.note(f"left out of tests of larger groups, because their pairs failed or were slow: {names}")
+            names = [f"{host}/{device}" for host, device in sorted(culprits)]
+            places = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} devices"
+            self._hooks.note(f"left out of larger groups, because pairs failed or were slow: {places}")
 
     def _play_pairs(self, pairs: Sequence[Pair], *, each_way: bool) -> list[Observation]:
         self._drop_lost_hosts()

@@ -144,3 +144,33 @@ def test_a_busy_host_is_left_out_and_the_others_are_probed(make_lab: Callable[..
     assert {member["host"] for test in body["tests"] for member in test["members"]} == {"node01", "node03"}
     of_tests = [f for f in body["findings"] if f["host"] == "node02" and f["check"] in ("PRB101", "PRB102", "PRB103")]
     assert {f["outcome"] for f in of_tests} == {"skip"}, "what was not tested has not passed"
+
+
+def test_jsonl_tells_of_a_whole_check_as_it_runs(make_lab: Callable[..., Any]) -> None:
+    lab = make_lab(hosts=2, devices=1, product="atlas-a2")
+    assert preflight("configure", "--inventory", lab.inventory, "-y").returncode == 0
+    done = preflight("check", "--inventory", lab.inventory, "-o", "jsonl")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (lines[0]["kind"], lines[-1]["kind"]) == ("start", "summary")
+    assert lines[-1]["summary"]["exit"] == done.returncode == 0, done.stderr
+    phases = [line["progress"]["phase"] for line in lines if line["kind"] == "progress"]
+    assert phases.index("facts") < phases.index("pings") < phases.index("agents")
+    assert any(phase.startswith("probe round") for phase in phases)
+
+
+def test_hosts_are_checked_over_ssh_without_an_inventory(
+    make_lab: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = make_lab(hosts=2, devices=2, product="atlas-a2")
+    addresses = list(lab.addresses.values())
+    ssh = tmp_path / ".ssh"
+    ssh.mkdir(mode=0o700)
+    (ssh / "config").write_text(
+        f"Host *\n  User root\n  IdentityFile {lab.dir}/id_ed25519\n  UserKnownHostsFile {lab.dir}/known_hosts\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    body = report("check", "--hosts", ",".join(addresses))
+    assert [host["name"] for host in body["hosts"]] == addresses
+    assert "the hosts have" in " ".join(body["notes"]), body["notes"]
+    assert outcomes(body)["HST101"] == {"pass"}, body["findings"]
+    assert "skip" in outcomes(body)["PRB101"]

@@ -178,7 +178,7 @@ def sentence(culprit: Named) -> str:
             return f"rail {device}: all tests along it {do} on {len(fault.members)} hosts. Other rails pass"
         case "partition":
             groups = " | ".join(map(folded, culprit.sides))
-            return f"tests within each of {len(culprit.sides)} groups pass. Tests between the groups {do}: {groups}"
+            return f"tests between {len(culprit.sides)} groups {do}: {groups}. Tests within each group pass"
         case "scale":
             return f"{folded(fault.members)} {do} together. All tests with fewer of these members pass"
         case "system":

@@ -26,6 +26,9 @@ _BROKEN = (TestOutcome.FAIL, TestOutcome.HANG, TestOutcome.WRONG_DATA)
 _FAILED = (*_BROKEN, TestOutcome.NOT_RUN)
 
 
+CRAWL = 0.1  # of the bandwidth below which a pair is slow
+
+
 class Search:
     """The pairs of one run. `seed` decides on the members that meet in the first round."""
 
@@ -37,6 +40,7 @@ class Search:
         self._played: list[tuple[_Requested, Sequence[Observation]]] = []
         self._requested: _Requested = {}
         self._out: dict[int, frozenset[str]] = {}  # by rail: members that fail, which are not tested for speed
+        self._suspects: set[str] = set()  # devices of pairs that failed
         self._apart: set[Pair] = set()  # pairs that fail, which are not tested for speed either
         self._failing = self._new_fields()
         self._slow: dict[int, Field] | None = None
@@ -120,8 +124,10 @@ class Search:
     def take(self, observations: Sequence[Observation]) -> None:
         """Add the observations of the requested pairs. Pairs without any were not run."""
         self._played.append((self._requested, observations))
-        self._add(self._failing, self._requested, observations)
-        if any(observation.test.outcome in _BROKEN for observation in observations):
+        broken = [observation.test for observation in observations if observation.test.outcome in _BROKEN]
+        self._suspects |= {place for test in broken for place in test.places}
+        self._add(self._failing, self._requested, self._with_slow_suspects(observations))
+        if broken:
             self._slow = None  # a pair failed while speeds were compared: find the failing members first
         elif self._slow is not None:
             self._add(self._slow, self._requested, with_slow(observations, self._below))
@@ -146,6 +152,18 @@ class Search:
                     and not any(observation.test.outcome in _FAILED for observation in pair_observations)
                 }
             rail_field.add(results)
+
+    def _with_slow_suspects(self, observations: Sequence[Observation]) -> list[Observation]:
+        """Mark pairs that crawl, of devices that have failed before. One that loses packets hangs or crawls, by chance.
+
+        Other slow pairs count as passed: a slow pair is connected.
+        """
+        below = slow_below([observation for _, round_ in self._played for observation in round_])
+        marked = with_slow(observations, CRAWL * below)
+        return [
+            slow if self._suspects & observation.test.places else observation
+            for slow, observation in zip(marked, observations, strict=True)
+        ]
 
     @property
     def observations(self) -> list[Observation]:

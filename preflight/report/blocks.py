@@ -153,7 +153,7 @@ def explained_words(block: FindingBlock, titles: Mapping[str, str], fold: Fold) 
         hosts = dict.fromkeys(finding.host for finding in findings if finding.host)
         place = fold(hosts) if len(hosts) <= _HOSTS else f"{len(hosts)} hosts"
         words.append(f"{check} {titles.get(check, '')}".strip() + (f" ({place})" if hosts else ""))
-    return f"also explains: {', '.join(words)}" if words else ""
+    return f"follows from this: {', '.join(words)}" if words else ""
 
 
 def fixes(groups: Sequence[FindingGroup]) -> tuple[list[Fix], str]:

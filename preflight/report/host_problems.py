@@ -6,8 +6,8 @@ from typing import NamedTuple
 from preflight.grouping import grouped
 from preflight.model.finding import Finding, with_outcome
 from preflight.model.outcome import Outcome
-from preflight.report.blocks import folded
-from preflight.report.root_cause import consequences, priority
+from preflight.report.blocks import FindingGroup, folded
+from preflight.report.root_cause import consequences, names_check, priority
 
 _UNHEALTHY = (Outcome.FAIL, Outcome.UNKNOWN, Outcome.WARN)
 
@@ -45,4 +45,12 @@ def _words(worst: Finding, findings: Sequence[Finding]) -> str:
     by_check = grouped((finding.check, finding) for finding in with_outcome(findings, worst.outcome))
     first, *further = folded(by_check[worst.check])
     remainder = len(further) + len(by_check) - 1
-    return f"{worst.check} {first.summary}" + (f" (and {remainder} more)" if remainder else "")
+    return f"{worst.check} {_first_clause(first)}" + (f" (and {remainder} more)" if remainder else "")
+
+
+def _first_clause(group: FindingGroup) -> str:
+    """Return the first sentence of the summary without the rank's stage. What other checks have found comes first."""
+    before, stage, after = group.summary.partition(". ")[0].partition(" (last stage")
+    if names_check(group.cause):
+        return f"{group.cause}: {before}"
+    return before + (after.partition(")")[2] if stage else "")

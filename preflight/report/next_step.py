@@ -13,7 +13,7 @@ from preflight.report.root_cause import GENERATION, KIND, REACHABILITY, priority
 
 _SPEED = "PRB116"  # a pair far below its line rate slows jobs, even if all other checks pass
 _RUN_HERE = ("ssh ", "preflight ")
-_CONDITION = re.compile(r"\b(?:if|or)\b|\. ", re.IGNORECASE)  # in a fix that is not always the right one
+_CONDITION = re.compile(r"\b(?:if|or)\b", re.IGNORECASE)  # in a fix that is not always the right one
 MOST_WORDS = 120  # characters of a fix in words
 START = "start the job"  # nothing remains to be done
 
@@ -98,14 +98,20 @@ def own_fix(finding: Finding, again: str, limit: str | None = None) -> str:
 
     `again` is the command that shows whether it helped, `limit` that of the run.
     """
-    fix = printable(finding.remedy)
     if of_inventory(finding):
         return f"{of_inventory(finding)}, then run: {again}"
-    if len(finding.commands) == 1 and not _CONDITION.search(fix) and _runs_here(finding):
+    is_certain = len(finding.commands) == 1 and not _CONDITION.search(finding.remedy.partition(". ")[0])
+    if is_certain and _runs_here(finding):
         return printable(_limited(finding.commands[0], limit))
-    if fix and len(fix) <= MOST_WORDS:
-        return fix if ". " in fix else f"{fix}, then run: {again}"
-    return f"preflight explain {finding.check}"
+    if not finding.remedy or len(finding.remedy) > MOST_WORDS:
+        return f"preflight explain {finding.check}"
+    return printable(_in_words(finding, again))
+
+
+def _in_words(finding: Finding, again: str) -> str:
+    place = f"{finding.host}: " if finding.host and finding.host not in finding.remedy else ""
+    has_last_step = ". " in finding.remedy
+    return f"{place}{finding.remedy}" + ("" if has_last_step else f", then run: {finding.retest or again}")
 
 
 def _runs_here(finding: Finding) -> bool:
@@ -120,7 +126,9 @@ def _limited(command: str, limit: str | None) -> str:
 
 
 def _complete_run(report: Report, hosts: str, to_prove: str | None) -> str:
-    if report.left_out or report.verdict is Outcome.UNKNOWN:
+    if report.left_out:
+        return f"see why {report.left_out[0].host} was left out, then run: preflight {report.command} {hosts}"
+    if report.verdict is Outcome.UNKNOWN:
         return f"preflight check {hosts}"
     command, *arguments = (to_prove or "").split(maxsplit=1) or [""]
     return " ".join((f"preflight {command} {hosts}", *arguments)) if command else ""

@@ -61,6 +61,11 @@ def _cause(finding: Finding, failures: Mapping[tuple[str, str | None], Finding])
     return next((failures[match[1], host] for host in hosts if (match[1], host) in failures), None)
 
 
+def names_check(cause: str) -> bool:
+    """Return whether the cause is what another check has found, and not a usual cause."""
+    return bool(_CHECK.search(cause))
+
+
 def _hosts(finding: Finding) -> tuple[str | None, ...]:
     """Return the hosts that a finding is about: its own, and those of its culprit. (None,) if there is none."""
     members = finding.culprit.members if finding.culprit else ()

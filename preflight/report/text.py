@@ -24,7 +24,7 @@ from preflight.report.blocks import (
     heading,
     retests,
 )
-from preflight.report.host_problems import host_problems
+from preflight.report.host_problems import HostProblem, host_problems
 from preflight.report.obstacles import LISTED
 
 
@@ -172,11 +172,19 @@ def _host_lines(report: Report, fold: Fold, width: int) -> Iterator[Line]:
     further = grouped((problem.outcome, host) for problem in problems[MOST_LINES:] for host in problem.hosts)
     for outcome, hosts in further.items():
         yield Line(_cut(f"{outcome.value:<8}… and {len(hosts)} more hosts: {fold(hosts)}", width), outcome)
+    yield from _other_lines(report, problems, fold, width)
+
+
+def _other_lines(report: Report, problems: Sequence[HostProblem], fold: Fold, width: int) -> Iterator[Line]:
+    """Yield a line for each verdict of the hosts without a problem."""
     unhealthy = set(chain.from_iterable(problem.hosts for problem in problems))
     by_verdict = grouped((host.verdict, host.name) for host in report.hosts if host.name not in unhealthy)
-    for verdict, healthy in by_verdict.items():
-        text = f"{verdict.value:<8}{len(healthy)} of {len(report.hosts)} hosts: {fold(healthy)}"
-        yield Line(_cut(text, width), verdict)
+    is_between = any(problem.outcome is Outcome.FAIL and not problem.hosts for problem in problems)
+    alone = ", each by itself" if is_between else ""
+    for verdict, hosts in by_verdict.items():
+        yield Line(
+            _cut(f"{verdict.value:<8}{len(hosts)} of {len(report.hosts)} hosts{alone}: {fold(hosts)}", width), verdict
+        )
 
 
 def _cut(text: str, width: int) -> str:

@@ -21,7 +21,8 @@ class Fabric:
     """`ill` devices fail alone, `dead` ones with others, `wrong` ones send wrong data; `sends`, `receives`: GB/s of
     devices that are slow one way; `cut`: whether two devices do not reach each other; `too_many`: hosts from which on
     all their devices together hang; `crawls`: from which on they are slow; `dies`: hosts that are there for so many
-    rounds only; `stalls`: after how many rounds a device is dead, too; `restless`: in every second round everybody has
+    rounds only; `stalls`: after how many rounds a device is dead, too; `lossy`: devices that are dead in every second
+    round and slow in the others; `restless`: in every second round everybody has
     this share of its speed."""
 
     ill: Collection[Place] = ()
@@ -34,6 +35,7 @@ class Fabric:
     crawls: int = 10**6
     dies: dict[str, int] = field(default_factory=dict)
     stalls: dict[Place, int] = field(default_factory=dict)
+    lossy: Collection[Place] = ()
     restless: float = 1.0
     rounds: list[Round] = field(default_factory=list)
     hurried: bool = False
@@ -73,6 +75,7 @@ class Fabric:
     def _outcome(self, places: list[Place]) -> TestOutcome:
         hosts = len({host for host, _ in places})
         dead = {*self.dead, *(place for place, after in self.stalls.items() if len(self.rounds) > after)}
+        dead |= set(self.lossy) if len(self.rounds) % 2 else set()
         if (len(places) > 1 and set(places) & dead) or any(self.cut(*two) for two in combinations(places, 2)):
             return HANG
         if hosts >= self.too_many:
@@ -85,7 +88,8 @@ class Fabric:
             return FULL / 5
         out = [self.sends.get(place, FULL) for number, place in enumerate(places) if root in (None, number)]
         into = [self.receives.get(place, FULL) for number, place in enumerate(places) if root is None or root != number]
-        return min(out + into) * (1.0 if len(self.rounds) % 2 else self.restless)
+        lost = 0.01 if set(places) & set(self.lossy) else 1.0
+        return min(out + into) * lost * (1.0 if len(self.rounds) % 2 else self.restless)
 
 
 class _Everybody(dict[str, Ready]):

@@ -129,7 +129,7 @@ def _run_torch(run: ClusterRun, options: ProbeOptions, s: Session) -> None:
     tests = replace(tests, hosts=[host for host in s.hosts if host.name not in run.refused])
     add_results(run, s, tests, Afterwards(budget))
     if tests.result.located and request.seed is None:
-        run.notes.append(f"to test the same pairs again, add --seed {tests.result.seed}")
+        run.notes.append(f"to test the same pairs again, add --seed {tests.result.seed} to preflight probe")
     run.facts = users.facts.of(s.hosts, budget.share(1))
     run.untested = dict(tests.result.alone)
 

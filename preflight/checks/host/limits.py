@@ -35,7 +35,7 @@ def open_files(scribe: Here, limits: Limits) -> Iterator[Finding]:
             found=f"soft {limits.nofile_soft}, hard {limits.nofile_hard}",
             remedy="add this line to the job script"
             if hard_suffices
-            else "write both limits to a file in limits.d, then log in again",
+            else f"set the soft and the hard limit to {OPEN_FILES} in limits.d, then log in again",
             commands=(f"ulimit -Sn {OPEN_FILES}" if hard_suffices else scribe.on(scribe.host.name, line),),
         )
 

@@ -196,7 +196,7 @@ def _unlike(results: ProbeResults, bandwidths: Mapping[_Pair, float], peers: Usu
     (_, lowest), (_, highest) = ranked[0], ranked[-1]
     if lowest < SLOW_FAIL * steady * highest:  # else the machines are busy, and a pair differs as much from itself
         yield results.scribe.warn(
-            f"same-rail pairs reach {lowest:.2f} to {highest:.2f} GB/s, so the median does not tell slow pairs "
+            f"same-rail pairs reach {lowest:.2f} to {highest:.2f} GB/s, which is too different to tell slow pairs "
             "from healthy pairs",
             expected="pairs with a similar bandwidth",
             found=f"{lowest:.2f} to {highest:.2f} GB/s",

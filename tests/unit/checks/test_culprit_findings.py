@@ -78,8 +78,7 @@ KINDS: dict[str, tuple[Any, str, tuple[str | None, int | None, int | None, str |
              ("node03", 1, None, "node07/1"), "preflight probe --limit node03,node07 --scope pair"),
     "rail": (RAIL, "rail 1: all tests along it hang on 8 hosts. Other rails pass", (None, None, 1, None),
              "preflight probe --scope rail"),
-    "partition": (PARTITION, "tests within each of 2 groups pass. Tests between the groups hang: node[01-04] | "
-                             "node[05-08]",
+    "partition": (PARTITION, "tests between 2 groups hang: node[01-04] | node[05-08]. Tests within each group pass",
                   (None, None, None, None), "preflight probe --limit node01,node05 --scope pair"),
     "scale": (SCALE, "node[01-02,05] hang together. All tests with fewer of these members pass",
               (None, None, None, None), "preflight probe --limit node01,node02,node05 --scope all"),
@@ -157,14 +156,14 @@ def test_parts_of_devices_that_lie_on_several_rails_are_one_partition() -> None:
         well("r2-2", *sides[1]),
     ]
     finding = told((observations, [located("partition", side, ["r2-0"]) for side in sides]))
-    assert finding.summary.endswith("node[01-02]/0 | node[01-02]/1")
+    assert finding.summary.startswith("tests between 2 groups hang: node[01-02]/0 | node[01-02]/1.")
 
 
 def test_of_three_parts_the_two_that_do_not_reach_the_largest_are_the_culprit() -> None:
     parts = [["node07", "node08"], list(NAMES[:5]), ["node06"]]
     observations = [seen("r2-0", "node01/0", "node07/0", outcome="hang"), well("r2-1", "node01/0", "node02/0")]
     finding = told((observations, [located("partition", part, ["r2-0"]) for part in parts]))
-    assert finding.summary.endswith("node[01-05] | node[07-08] | node06")
+    assert finding.summary.startswith("tests between 3 groups hang: node[01-05] | node[07-08] | node06.")
     assert finding.culprit is not None
     assert finding.culprit.members == ("node06", "node07", "node08")
 
@@ -418,9 +417,8 @@ def test_a_slow_uplink_is_the_failure_of_the_part_behind_it_though_half_of_the_p
     )
     assert finding.outcome == "fail"
     assert finding.summary == (
-        "tests within each of 2 groups pass. Tests between the groups are slow: node[01-04] | node[05-08]. The "
-        "slowest pair reaches 2.00 GB/s "
-        "(median pair: 10.00 GB/s)"
+        "tests between 2 groups are slow: node[01-04] | node[05-08]. Tests within each group pass. The slowest pair "
+        "reaches 2.00 GB/s (median pair: 10.00 GB/s)"
     )
     assert finding.culprit == Culprit("partition", PARTS[1], ("r2-0", "r2-1", "r2-2", "r2-3"), "slow")
 

@@ -89,6 +89,14 @@ def test_a_device_that_is_slow_first_and_hangs_later_is_named_and_not_its_partne
     assert (last.outcome, len(last.members)) == (TestOutcome.PASS, 15)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_device_that_hangs_and_is_slow_by_turns_is_named_soon(seed: int) -> None:
+    fabric = Fabric(lossy=[("node05", 0)])
+    run = played(cluster(), fabric, seed=seed)
+    assert {(one.kind, one.members) for one in run.located} == {("device", ("node05/0",))}
+    assert rounds(fabric, Scope.PAIR) <= 5
+
+
 def test_a_host_is_named_as_a_whole_where_all_its_devices_are_slow() -> None:
     slow = {("node05", index): 2.0 for index in range(4)}
     (one,) = played(cluster(devices=4), Fabric(receives=slow)).located

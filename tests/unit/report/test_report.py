@@ -197,7 +197,7 @@ def test_what_follows_from_a_failure_is_folded_under_it() -> None:
         "FAIL    HST101  Host reachability",
         "FAIL    NPU107",
     ]
-    assert "    also explains: PRB101 (node01), PNG101 (node01)" in shown
+    assert "    follows from this: PRB101 (node01), PNG101 (node01)" in shown
     everything = render(report(hang, ping, other, root), TITLES, fold="+".join, next_step="go", everything=True)
     assert sum(line.text.startswith("FAIL  ") for line in everything) == 4
 
@@ -207,6 +207,31 @@ def test_a_failure_is_never_folded_under_something_milder(outcome: Outcome) -> N
     flap = finding(outcome, "node01: device 3: 2 flaps", device=3, check="NIC101")
     slow = replace(finding(FAIL, "node01: device 3 is slow", device=3, check="PRB103"), cause="link flaps (NIC101)")
     assert "FAIL    PRB103" in lines(flap, slow)
+
+
+def test_a_failure_is_folded_only_under_one_of_its_own_hosts() -> None:
+    down = finding(FAIL, "node07: device 3 answers no pings", "node07", 3, check="PNG101")
+    hang = replace(finding(FAIL, "node01: device 1 hung", device=1, check="PRB101"), cause="lost pings (PNG101)")
+    assert "FAIL    PRB101" in lines(down, hang)
+    waived = finding(WARN, "node01: device 1 answers no pings", device=1, check="PNG101")
+    assert "FAIL    PRB101" in lines(down, waived, hang)
+
+
+def test_no_failure_is_lost_where_its_cause_has_several_causes() -> None:
+    roots = [
+        finding(FAIL, "node01: down", "node01", 1, "NPU107"),
+        finding(FAIL, "node02: twice", "node02", 1, "NPU102"),
+    ]
+    pings = [
+        replace(finding(FAIL, f"{host}: no ping", host, 1, "PNG101"), cause=f"x ({check})")
+        for host, check in (("node01", "NPU107"), ("node02", "NPU102"))
+    ]
+    hangs = [
+        replace(finding(FAIL, f"{host}: hung", host, 1, "PRB101"), cause="y (PNG101)") for host in ("node01", "node02")
+    ]
+    shown = lines(*hangs, *pings, *roots)
+    assert sum("follows from this: PRB101" in line for line in shown) == 2
+    assert [line for line in shown if line.startswith("FAIL  ")] == ["FAIL    NPU102", "FAIL    NPU107"]
 
 
 def test_findings_that_explain_each_other_are_both_shown() -> None:
@@ -224,10 +249,16 @@ def test_the_next_step_is_the_root_cause_s_own_fix() -> None:
     assert next_step(report(slow), INVENTORY) == "ssh n1 cable"
     assert next_step(report(slow, ports), INVENTORY) == "preflight configure-ports --inventory hosts.toml"
     assert next_step(report(slow, ports, console), INVENTORY) == (
-        "start sshd, then run: preflight check --inventory hosts.toml"
+        "node02: start sshd, then run: preflight check --inventory hosts.toml"
     ), "a command for a host's console cannot be run here"
     two = replace(finding(FAIL, "bad"), remedy="compare the keys. If they match, use --accept-new")
-    assert next_step(report(two), INVENTORY) == two.remedy
+    assert next_step(report(two), INVENTORY) == f"node01: {two.remedy}"
+    perhaps = replace(finding(FAIL, "bad"), remedy="end the process if it is a leftover", commands=("kill 7",))
+    assert "kill" not in next_step(report(perhaps), INVENTORY), "not without its condition"
+    several = replace(finding(FAIL, "bad"), remedy="read both", commands=("ssh a", "ssh b"), retest="preflight probe")
+    assert next_step(report(several), INVENTORY) == "node01: read both, then run: preflight probe"
+    own = replace(finding(FAIL, "bad"), remedy="ping more", commands=("preflight check --mesh",))
+    assert next_step(report(own), INVENTORY, limit="node[01-02]") == "preflight check --mesh --limit 'node[01-02]'"
     long = replace(finding(FAIL, "bad"), remedy="word " * 40)
     assert next_step(report(long), INVENTORY) == "preflight explain NPU101"
 

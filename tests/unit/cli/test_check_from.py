@@ -64,7 +64,7 @@ def test_a_host_that_the_file_lacks_is_left_out_and_the_run_is_no_pass(check: Ch
     code, out, _ = check("--skip", "HST105", facts=facts)
     assert code == 3
     assert "left out: node02: not in facts.json" in out
-    assert out.splitlines()[-1] == "next: preflight check --inventory hosts.toml"
+    assert out.splitlines()[-1] == "next: see why node02 was left out, then run: preflight check --inventory hosts.toml"
 
 
 def test_no_note_repeats_an_option(check: Check) -> None:

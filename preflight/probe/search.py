@@ -40,6 +40,7 @@ class Search:
         self._played: list[tuple[_Requested, Sequence[Observation]]] = []
         self._requested: _Requested = {}
         self._out: dict[int, frozenset[str]] = {}  # by rail: members that fail, which are not tested for speed
+        self.compares_speed = False  # whether the requested pairs are about speed, so that directions matter
         self._suspects: set[str] = set()  # devices of pairs that failed
         self._apart: set[Pair] = set()  # pairs that fail, which are not tested for speed either
         self._failing = self._new_fields()
@@ -81,7 +82,8 @@ class Search:
             self._requested = {self._request_of(pair): pair for pair in self._fixed.pop(0)}
             return list(self._requested.values())
         self._requested = self._next_tests(self._failing)
-        if not self._requested:
+        self.compares_speed = not self._requested
+        if self.compares_speed:
             if self._slow is None:
                 self._slow = self._fields_of_speed()
             self._requested = self._next_tests(self._slow)

@@ -41,10 +41,10 @@ def headline(tests: Sequence[TestResult]) -> str:
     words = []
     if together:
         largest = max(together, key=lambda test: len(test.members))
-        words.append(f"all_reduce over {len(largest.members)} ranks {_busbw(largest):.2f} GB/s")
+        words.append(f"all_reduce over {len(largest.members)} ranks {_busbw(largest):.2f}")
     if pairs:
-        words.append(f"slowest pair {min(map(_busbw, pairs)):.2f} GB/s")
-    return f"bandwidth: {', '.join(words)} (--all shows all tests)" if words else ""
+        words.append(f"slowest pair {min(map(_busbw, pairs)):.2f}")
+    return f"bandwidth in GB/s: {', '.join(words)} (see --all)" if words else ""
 
 
 def _busbw(test: TestResult) -> float:

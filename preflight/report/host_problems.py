@@ -17,7 +17,8 @@ class HostProblem(NamedTuple):
 
     outcome: Outcome
     hosts: tuple[str, ...]
-    words: str  # the check, what it found, and the number of further problems that are as bad
+    words: str  # the check, and what it found
+    further: int  # the number of further problems that are as bad
 
 
 _Order = tuple[int, bool, tuple[int, str]]
@@ -33,19 +34,18 @@ def host_problems(findings: Iterable[Finding]) -> list[HostProblem]:
 
     by_host = grouped((finding.host, finding) for finding in unhealthy)
     worst = {host: min(same, key=order) for host, same in by_host.items()}
-    hosts = grouped(((order(worst[host]), _words(worst[host], same)), host) for host, same in by_host.items())
+    hosts = grouped(((order(worst[host]), *_words(worst[host], same)), host) for host, same in by_host.items())
     return [
-        HostProblem(list(Outcome)[rank[0]], tuple(filter(None, alike)), words)
-        for (rank, words), alike in sorted(hosts.items(), key=lambda item: item[0])
+        HostProblem(list(Outcome)[rank[0]], tuple(filter(None, alike)), words, further)
+        for (rank, words, further), alike in sorted(hosts.items(), key=lambda item: item[0])
     ]
 
 
-def _words(worst: Finding, findings: Sequence[Finding]) -> str:
-    """Return the worst of one host's findings in words."""
+def _words(worst: Finding, findings: Sequence[Finding]) -> tuple[str, int]:
+    """Return the worst of one host's findings in words, and the number of others that are as bad."""
     by_check = grouped((finding.check, finding) for finding in with_outcome(findings, worst.outcome))
     first, *further = folded(by_check[worst.check])
-    remainder = len(further) + len(by_check) - 1
-    return f"{worst.check} {_first_clause(first)}" + (f" (and {remainder} more)" if remainder else "")
+    return f"{worst.check} {_first_clause(first)}", len(further) + len(by_check) - 1
 
 
 def _first_clause(group: FindingGroup) -> str:

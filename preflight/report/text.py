@@ -168,7 +168,9 @@ def _host_lines(report: Report, fold: Fold, width: int) -> Iterator[Line]:
     problems = host_problems(report.findings)
     for problem in problems[:MOST_LINES]:
         place = _cut(fold(problem.hosts) or "cluster", width // 2)
-        yield Line(_cut(f"{problem.outcome.value:<8}{place}: {problem.words}", width), problem.outcome)
+        suffix = f" (and {problem.further} more)" if problem.further else ""
+        text = _cut(f"{problem.outcome.value:<8}{place}: {problem.words}", width - len(suffix))
+        yield Line(text + suffix, problem.outcome)
     further = grouped((problem.outcome, host) for problem in problems[MOST_LINES:] for host in problem.hosts)
     for outcome, hosts in further.items():
         yield Line(_cut(f"{outcome.value:<8}… and {len(hosts)} more hosts: {fold(hosts)}", width), outcome)

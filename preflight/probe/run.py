@@ -207,7 +207,7 @@ class Run:
             pairs = search.next_pairs()
             if not pairs:
                 break
-            search.take(self._play_pairs(pairs, each_way=search.compares_speed))
+            search.take(self._play_pairs(pairs, each_way=search.asks_direction))
             if time.monotonic() > self._until:
                 break
         self.observations += search.observations

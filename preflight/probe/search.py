@@ -40,8 +40,9 @@ class Search:
         self._played: list[tuple[_Requested, Sequence[Observation]]] = []
         self._requested: _Requested = {}
         self._out: dict[int, frozenset[str]] = {}  # by rail: members that fail, which are not tested for speed
-        self.compares_speed = False  # whether the requested pairs are about speed, so that directions matter
+        self.asks_direction = False  # whether the requested pairs have to show which direction is slow
         self._suspects: set[str] = set()  # devices of pairs that failed
+        self._crawling: set[str] = set()  # devices of pairs that crawl: one direction alone may take minutes
         self._apart: set[Pair] = set()  # pairs that fail, which are not tested for speed either
         self._failing = self._new_fields()
         self._slow: dict[int, Field] | None = None
@@ -81,12 +82,13 @@ class Search:
         if self._fixed:
             self._requested = {self._request_of(pair): pair for pair in self._fixed.pop(0)}
             return list(self._requested.values())
-        self._requested = self._next_tests(self._failing)
-        self.compares_speed = not self._requested
-        if self.compares_speed:
+        self._requested, self.asks_direction = self._next_tests(self._failing), False
+        if not self._requested:
             if self._slow is None:
                 self._slow = self._fields_of_speed()
             self._requested = self._next_tests(self._slow)
+            places = {member.place for pair in self._requested.values() for member in pair}
+            self.asks_direction = self._crawling.isdisjoint(places)
         return list(self._requested.values())
 
     def _next_tests(self, fields: Mapping[int, Field]) -> _Requested:
@@ -162,6 +164,8 @@ class Search:
         """
         below = slow_below([observation for _, round_ in self._played for observation in round_])
         marked = with_slow(observations, CRAWL * below)
+        crawling = [observation.test for observation in marked if observation.test.outcome is TestOutcome.SLOW]
+        self._crawling |= {place for test in crawling for place in test.places}
         return [
             slow if self._suspects & observation.test.places else observation
             for slow, observation in zip(marked, observations, strict=True)

@@ -37,7 +37,7 @@ def host_problems(findings: Iterable[Finding]) -> list[HostProblem]:
     hosts = grouped(((order(worst[host]), *_words(worst[host], same)), host) for host, same in by_host.items())
     return [
         HostProblem(list(Outcome)[rank[0]], tuple(filter(None, alike)), words, further)
-        for (rank, words, further), alike in sorted(hosts.items(), key=lambda item: item[0])
+        for (rank, words, further), alike in sorted(hosts.items(), key=lambda item: item[0][0])
     ]
 
 
@@ -49,8 +49,6 @@ def _words(worst: Finding, findings: Sequence[Finding]) -> tuple[str, int]:
 
 
 def _first_clause(group: FindingGroup) -> str:
-    """Return the first sentence of the summary without the rank's stage. What other checks have found comes first."""
-    before, stage, after = group.summary.partition(". ")[0].partition(" (last stage")
-    if names_check(group.cause):
-        return f"{group.cause}: {before}"
-    return before + (after.partition(")")[2] if stage else "")
+    """Return the first sentence of the summary, up to a rank's stage. What other checks have found comes first."""
+    clause = group.summary.partition(". ")[0].partition(" (last stage")[0]
+    return f"{group.cause}: {clause}" if names_check(group.cause) else clause

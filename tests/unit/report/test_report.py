@@ -174,6 +174,22 @@ def test_hosts_with_the_same_worst_problem_share_a_line_and_the_healthy_ones_com
     ]
 
 
+def test_hosts_with_the_same_check_stay_in_their_order() -> None:
+    shown = lines(finding(FAIL, "node01: zzz"), finding(FAIL, "node02: aaa", "node02"))
+    assert [line for line in shown if line.startswith("fail ")] == [
+        "fail    node01: NPU101 zzz",
+        "fail    node02: NPU101 aaa",
+    ]
+
+
+def test_the_line_of_a_host_ends_before_the_stage_and_begins_with_what_facts_show() -> None:
+    hang = finding(FAIL, "node01: device 1 failed while opening the device (last stage: x): Error. More", device=1)
+    (line,) = (line for line in lines(hang) if line.startswith("fail "))
+    assert line == "fail    node01: NPU101 device 1 failed while opening the device"
+    (line,) = (line for line in lines(replace(hang, cause="link down (NPU107)")) if line.startswith("fail "))
+    assert line.startswith("fail    node01: NPU101 link down (NPU107): device 1 failed")
+
+
 def test_a_thousand_problems_have_a_few_lines_of_80_columns() -> None:
     hosts = tuple(f"node{number:04}" for number in range(1000))
     findings = [finding(FAIL, f"{host}: fault {host} {'x' * 99}", host) for host in hosts]

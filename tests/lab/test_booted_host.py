@@ -286,7 +286,7 @@ CUT_OFF = "Changes made before that are in"
         pytest.param(
             '"event": "begin".*"phase": "guarded"', f"{CUT_OFF}|or the host restarted", id="the firewall changes"
         ),
-        pytest.param('"event": "confirmed"', "blocks ports", id="the firewall is made permanent"),
+        pytest.param('"event": "confirmed"', "FAIL FWL101", id="the firewall is made permanent"),
     ],
 )
 def test_a_host_that_is_reset_in_the_middle_is_finished_by_the_next_run(

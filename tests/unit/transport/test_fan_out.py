@@ -218,3 +218,20 @@ def test_a_file_gets_a_line_of_progress_every_ten_seconds(monkeypatch: pytest.Mo
         clock[0] = 100.0 + second
         line(Progress(second, 30, 0, phase="facts"))
     assert shown.getvalue() == "facts: 10/30 hosts, 10 s\nfacts: 20/30 hosts, 20 s\n"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_no_progress_is_written_into_a_question(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    shown, clock = io.StringIO(), [100.0]
+    monkeypatch.setattr(shown, "isatty", lambda: terminal)
+    monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setattr("preflight.app.progress_line.time.monotonic", lambda: clock[0])
+    line = ProgressLine()
+    with line.paused():
+        before = shown.getvalue()
+        clock[0] += 60.0
+        line(Progress(1, 2, 0, phase="apply"))
+        assert shown.getvalue() == before
+    clock[0] += 60.0
+    line(Progress(1, 2, 0, phase="apply"))
+    assert shown.getvalue() != before

@@ -173,7 +173,7 @@ def test_pings_cross_the_fabric_and_die_with_the_port_they_cross(lab: LabHandle)
         assert {(it.sent, it.received, it.error) for it in healthy.values()} == {(3, 3, "")}
         subprocess.run([*link, "down"], check=True)
         broken = {key for key, it in pings().items() if it.received == 0}
-        assert broken == {("node01", 5, "node02/5"), ("node02", 5, "node01/5"), ("node02", 5, "gateway")}
+        assert broken == {("node01", 5, "node02/5"), ("node02", 5, "gateway")}  # one that is down sends one ping
     finally:
         subprocess.run([*link, "up"], check=True)
         transport.close()

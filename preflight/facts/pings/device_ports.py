@@ -11,7 +11,10 @@ from preflight.model.cluster import Cluster, Device
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A device's network port that has an address. `netmask` and `gateway` "", `mtu` 0, `leaf` None: not known."""
+    """A device's network port that has an address. `netmask` and `gateway` "", `mtu` 0, `leaf` None: not known.
+
+    `down`: its link is known to be down.
+    """
 
     host: str
     device: int
@@ -21,6 +24,7 @@ class Port:
     gateway: str
     mtu: int
     leaf: str | None
+    down: bool = False
 
 
 def ports(cluster: Cluster, facts: ClusterFacts) -> tuple[Port, ...]:
@@ -50,6 +54,7 @@ def _port(host: str, device: HccnDevice, planned: Device | None) -> Port:
         gateway or "",
         int(mtu) if mtu.isdecimal() and len(mtu) < 6 else 0,
         device.leaf.value,
+        device.link.value == "DOWN",
     )
 
 

@@ -90,7 +90,8 @@ def planned_devices(hosts: Sequence[Host]) -> dict[str, list[int]]:
 def plan_pings(cluster: Cluster, facts: ClusterFacts, scope: PingScope = NEIGHBOURS) -> PingPlan:
     """Return the planned pings, device by device, each device's in its order.
 
-    Every device that has an address pings:
+    A device with its link down sends only one ping, since it would wait for every other. Every other device that has
+    an address pings:
       - its gateway, on a switched fabric.
       - the next host along its rail, and one host behind each of up to OTHER_LEAVES other leaves, which differ for the
         devices of a leaf. With `mesh`, every host of the rail.
@@ -118,11 +119,10 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, scope: PingScope = NEIGHBO
             routable = [peer for peer in peers if peer.device == port.device or is_routable(port, peer)]
             unroutable += len(peers) - len(routable)
             gateway = port.gateway if switched else ""
-            if gateway:
-                pings.append(Ping(port.host, port.device, gateway, "gateway", size=scope.size))
-            pings += [Ping(port.host, port.device, peer.address, peer.name, size=scope.size) for peer in routable]
+            of_port = _small(port, gateway, routable, scope.size)
             if not scope.size:
-                pings += _large(port, gateway, rails.neighbour(port))
+                of_port += _large(port, gateway, rails.neighbour(port))
+            pings += of_port[:1] if port.down else of_port
         if cluster.product is Product.ATLAS_A3:
             pings += _over_hccs(facts)
         return PingPlan(tuple(pings), tuple(_notes(all_ports, scope, switched=switched, no_way=unroutable)))
@@ -214,9 +214,16 @@ def is_sibling(one: int, other: int) -> bool:
     return one != other and one // 2 == other // 2
 
 
+def _small(port: Port, gateway: str, peers: Sequence[Port], size: int) -> list[Ping]:
+    """Return the pings of a port to its gateway and its peers."""
+    targets = [("gateway", gateway)] if gateway else []
+    targets += [(peer.name, peer.address) for peer in peers]
+    return [Ping(port.host, port.device, address, name, size=size) for name, address in targets]
+
+
 def _large(port: Port, gateway: str, neighbour: Port | None) -> Iterator[Ping]:
     """Yield the pings with the most data that fits into one packet."""
     if gateway and port.mtu > HEADERS:
         yield Ping(port.host, port.device, gateway, "gateway", size=port.mtu - HEADERS, purpose="mtu")
-    if neighbour and (mtu := min(port.mtu, neighbour.mtu)) > HEADERS:
+    if neighbour and not neighbour.down and (mtu := min(port.mtu, neighbour.mtu)) > HEADERS:
         yield Ping(port.host, port.device, neighbour.address, neighbour.name, size=mtu - HEADERS, purpose="mtu")

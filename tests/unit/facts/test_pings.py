@@ -247,6 +247,23 @@ def test_as_much_as_the_mtu_of_both_ends_allows_is_sent_to_gateway_and_neighbour
     )
 
 
+def test_a_device_with_its_link_down_sends_one_ping_and_gets_no_large_one() -> None:
+    up = {f"n{n}": device(0, f"10.0.0.{n}", "10.0.0.254", mtu="4096") for n in (1, 2, 3)}
+    down = replace(up["n2"], link=Reading("DOWN"))
+    facts = ClusterFacts({name: with_devices(each) for name, each in {**up, "n2": down}.items()})
+    plan = plan_pings(cluster("n1", "n2", "n3"), facts).pings
+    assert [(it.host, it.peer, it.purpose) for it in plan] == [
+        ("n1", "gateway", "reach"),
+        ("n1", "n2/0", "reach"),
+        ("n1", "gateway", "mtu"),
+        ("n2", "gateway", "reach"),
+        ("n3", "gateway", "reach"),
+        ("n3", "n1/0", "reach"),
+        ("n3", "gateway", "mtu"),
+        ("n3", "n1/0", "mtu"),
+    ]
+
+
 def test_the_dies_of_a_chip_ping_each_other_over_hccs_where_both_have_a_vnic_address() -> None:
     def vnic(index: int, address: str) -> NicDevice:
         return NicDevice(index, vnic=Found(Vnic("UP", address, "255.0.0.0")))

@@ -5,6 +5,9 @@ a ping of it is lost. The widest object that has only bad pairs is a cause. It t
 cause is given for the same pings. A device, a host or a gateway is a cause only if it fails with at least two others. A
 single bad pair stays a link. Parts that do not reach each other are not counted: see `ping_partitions`.
 
+A device that loses a few packets may have pairs that lost none by chance. So it is also a cause if its bad pairs have
+nothing else in common, and if that chance is not too small.
+
 A gateway is pinged because packets have to pass through it, not because it has to answer: many refuse ICMP or limit it.
 So a gateway that does not answer is only "silent" if its devices reach others. It is gone if they do not reach those
 behind it. A device with its link down is known to reach no other. Its lost pings are left out, as evidence and as
@@ -16,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
+from math import exp, log
 
 from preflight.attribution.ping_partitions import ReachablePart, ReachableParts
 from preflight.attribution.ping_types import (
@@ -32,6 +36,8 @@ from preflight.attribution.ping_types import (
 )
 from preflight.model.ping import Ping
 
+_CHANCE = 0.001  # the least probability of what the pairs of one lossy device lost
+_ONCE = 3  # packets of a ping that was not repeated
 _NOWHERE = Attachment()
 ByEnd = Mapping[PingEnd, Sequence[Pair]]
 
@@ -67,6 +73,7 @@ class _Count:
             self._hosts,
             self._devices,
             self._devices_with_gateway,
+            self._lossy_devices,
             self._between_leaves,
             self._between_hosts,
             self._links,
@@ -84,7 +91,19 @@ class _Count:
             self._remaining.pop(pair, None)
         self._ends = None
         pings = [ping for pair in pairs for ping in self._pings[pair]]
-        return Cause(kind, names, device, tuple(filter(is_lost, pings)), len(pings), part=part)
+        ends = _ends(pairs) - {PingEnd(name, device) for name in names if device is not None}
+        answered = sum(ping.received for ping in pings)
+        return Cause(
+            kind,
+            names,
+            device,
+            tuple(filter(is_lost, pings)),
+            len(pings),
+            part=part,
+            packets=_packets(pings),
+            answered=answered,
+            peers=len(ends),
+        )
 
     def _place(self, device: PingEnd) -> Attachment:
         return self._places.get(device, _NOWHERE)
@@ -348,6 +367,74 @@ class _Count:
             if len(pairs) > 1 and self._all_bad(pairs):
                 yield self._cause("hosts", pairs, *hosts)
 
+    def _lossy_devices(self) -> Iterator[Cause]:
+        """Yield devices that lose packets of at least two pairs, if their other pairs may have lost none by chance.
+
+        None is yielded if further pairs between the same leaves lose packets. The fault is then between the leaves.
+        """
+        suspects = self._lossy_suspects()
+        explained = set(chain.from_iterable(suspects.values()))
+        other_bad_pairs = (pair for pair in self._bad & self._remaining.keys() if is_direct(pair))
+        lossy_leaves = {self._leaves_of(pair) for pair in other_bad_pairs if pair not in explained} - {None}
+        by_end = self._by_end()
+        for device, pairs in suspects.items():
+            if not lossy_leaves.intersection(map(self._leaves_of, pairs)):
+                remaining = [pair for pair in by_end[device] if pair in self._remaining]
+                yield self._cause("device", remaining, device.host, device=device.device)
+
+    def _lossy_suspects(self) -> dict[PingEnd, set[Pair]]:
+        """Return devices that may be lossy, with the bad pairs that each explains.
+
+        A device has more bad pairs than each of its partners in these. Otherwise it is unclear which of them is lossy.
+        If a partner has as many, but at least three, both are.
+        """
+        bad = self._bad_of_devices()
+        suspects: dict[PingEnd, set[Pair]] = {}
+        explained: set[Pair] = set()
+        for device in sorted(bad, key=lambda device: (-len(bad[device]), device)):
+            pairs = bad[device] - explained
+            most_of_others = max((len(bad[_other(pair, device)] - explained) for pair in pairs), default=0)
+            enough = most_of_others if most_of_others > 2 else most_of_others + 1
+            if len(pairs) >= max(2, enough) and self._may_be_lossy(device, explained):
+                suspects[device] = pairs
+                explained |= pairs
+        return suspects
+
+    def _bad_of_devices(self) -> Mapping[PingEnd, set[Pair]]:
+        """Return the bad pairs of each device with other devices, without those that no packet passes."""
+        bad: dict[PingEnd, set[Pair]] = defaultdict(set)
+        for pair in self._bad & self._remaining.keys():
+            if is_direct(pair) and self._reached(pair):
+                bad[pair[0]].add(pair)
+                bad[pair[1]].add(pair)
+        return bad
+
+    def _may_be_lossy(self, device: PingEnd, explained: Collection[Pair]) -> bool:
+        """Return whether one loss rate explains all pairs of a device: those that lose packets, and the good ones.
+
+        It cannot be told from pings that were not repeated.
+        """
+        pairs = [pair for pair in self._by_end()[device] if is_direct(pair) and pair not in explained]
+        pings = [ping for pair in pairs for ping in self._pings[pair]]
+        rate = 1 - sum(ping.received for ping in pings) / _packets(pings)
+        return all(self._is_plausible(pair, rate) for pair in pairs) and self._were_repeated(pairs, rate)
+
+    def _is_plausible(self, pair: Pair, rate: float) -> bool:
+        """Return whether a pair may have lost its packets at this rate. A pair that no packet passes is dead."""
+        packets = _packets(self._pings[pair])
+        lost = packets - sum(ping.received for ping in self._pings[pair])
+        return lost < packets and _chance(lost, packets, rate) >= _CHANCE
+
+    def _were_repeated(self, pairs: Iterable[Pair], rate: float) -> bool:
+        """Return whether the good ones of some pairs were repeated, and may have lost nothing at this rate."""
+        good = [ping for pair in pairs if pair not in self._bad for ping in self._pings[pair]]
+        return all(ping.sent > _ONCE for ping in good) and (1 - rate) ** _packets(good) >= _CHANCE
+
+    def _leaves_of(self, pair: Pair) -> frozenset[str] | None:
+        """Return the two different leaves that a pair connects; None if it does not, or if one is not known."""
+        leaves = frozenset(self._place(ping_end).leaf for ping_end in pair)
+        return leaves if len(leaves) == 2 and "" not in leaves else None
+
     def _links(self) -> Iterator[Cause]:
         for pair in [pair for pair in self._remaining if pair in self._bad]:
             part = self._parts is not None and self._connected.issuperset(pair) and not self._parts.are_joined(*pair)
@@ -364,6 +451,18 @@ def _by_pair(pings: Iterable[Ping]) -> dict[Pair, list[Ping]]:
             peer_end = peer_ends.get(peer) or peer_ends.setdefault(peer, end(ping))
             by_pair[(own_end, peer_end) if own_end < peer_end else (peer_end, own_end)].append(ping)
     return by_pair
+
+
+def _chance(lost: int, packets: int, rate: float) -> float:
+    """Return the most that the probability to lose that many of some packets, or more, can be (Chernoff's bound)."""
+    share = lost / packets
+    if not rate < share < 1:
+        return 1.0
+    return exp(packets * (share * log(rate / share) + (1 - share) * log((1 - rate) / (1 - share))))
+
+
+def _packets(pings: Iterable[Ping]) -> int:
+    return sum(ping.sent for ping in pings)
 
 
 def _ends(pairs: Iterable[Pair]) -> set[PingEnd]:

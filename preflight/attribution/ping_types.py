@@ -54,7 +54,8 @@ class Cause:
 
     `names`: a host, the host of a device, two hosts or leaves, or the ends of a link. For a gateway it is the address.
     For a partition it is the leaves, if the part is all that is behind them. `device`: the device's index, or that of a
-    rail. `lost`: the pings that it explains, out of `total`. If a "gateway" is gone, those through it are among them.
+    rail. `lost`: the pings that it explains, out of `total`, in which `answered` of `packets` came back. If a "gateway"
+    is gone, the pings through it are among them. `peers`: the other ends of a device's pings.
 
     `members` of a partition: hosts, or devices as "node01/3", that reach each other and none of the `others`. `part`:
     the cause may also be a part that is cut off, but there were too few pings to decide.
@@ -68,6 +69,9 @@ class Cause:
     members: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
     part: bool = False
+    packets: int = 0
+    answered: int = 0
+    peers: int = 0
 
     @property
     def objects(self) -> str:

@@ -166,16 +166,15 @@ def _silent_gateway(cause: Cause, pings: str) -> tuple[str, str]:
 
 def _device(cause: Cause, pings: str) -> tuple[str, str]:
     device = PingEnd(cause.names[0], cause.device or 0)
-    peers = {end(ping) if own(ping) == device else own(ping) for ping in cause.lost}
     lost = f"all {pings}" if cause.unanswered else f"{_loss(cause)} of the packets of {pings}"
     why = "the link of this device, because pings with several peers were lost"
-    return f"{device.host}: device {device.device}: {lost} to and from each of its {len(peers)} peers were lost", why
+    return f"{device.host}: device {device.device}: {lost} to and from {cause.peers} peers were lost", why
 
 
 def _loss(cause: Cause) -> str:
     """Return the share of packets that were lost, as "12%"."""
-    sent = sum(ping.sent for ping in cause.lost)
-    return f"{100 * (sent - sum(ping.received for ping in cause.lost)) / sent:.0f}%"
+    percent = 100 * (1 - cause.answered / cause.packets)
+    return f"{percent:.0f}%" if percent >= 1 else f"{percent:.1f}%"
 
 
 def both_ways(cause: Cause, pings: str) -> str:

@@ -50,10 +50,10 @@ def reach(
     Reachability depends on the cables, switch ports and VLANs between the devices, and only a packet can test it.
 
     Result: FAIL if pings are lost. Lost pings with a common cause are one finding. The cause can be a device that loses
-    the pings to all its peers, a rail, a host or a gateway. It can also be the path between two leaf switches, or a
-    part of the fabric that reaches only itself. If another check has found the reason (a duplicate address, a wrong
-    mask), that finding is the cause. NPU107 reports devices with a link that is down. WARN if a gateway does not answer
-    but its devices reach other devices, because many switches refuse or limit ICMP. By default, devices ping only their
+    pings to its peers, a rail, a host or a gateway. It can also be the path between two leaf switches, or a part of the
+    fabric that reaches only itself. If another check has found the reason (a duplicate address, a wrong mask), that
+    finding is the cause. NPU107 reports devices with a link that is down. WARN if a gateway does not answer but its
+    devices reach other devices, because many switches refuse or limit ICMP. By default, devices ping only their
     neighbours. If it stays unclear whether a part of the fabric is cut off, ping all hosts of a rail with --mesh.
 
     Check manually: Replace ADDRESS with another device's address. The tool always sends three packets.
@@ -138,8 +138,8 @@ class _LostPings:
             device=device if host else None,
             rail=cause.device,
             cause=explanation,
-            expected=f"{sum(ping.sent for ping in cause.lost):,} answers{_packets(cause.lost)}",
-            found=f"{sum(ping.received for ping in cause.lost):,} answers",
+            expected=f"{cause.packets:,} answers{_packets(cause.lost)}",
+            found=f"{cause.answered:,} answers",
             evidence=_evidence(cause.lost),
             remedy=fix(cause, self.words),
             commands=self._commands(cause),

@@ -124,7 +124,7 @@ def test_a_rail_is_not_named_for_the_devices_that_do_not_reach_their_gateway_eit
 def test_one_lost_packet_of_three_counts_and_one_that_could_not_be_sent_does_not() -> None:
     pings = pinged(NEIGHBOURS, lambda one, other: False)  # noqa: ARG005
     slow = [replace(ping, received=2) if own(ping) == PingEnd("n0", 0) else ping for ping in pings]
-    assert [kind for kind, *_ in told(slow)] == ["silent", "link", "link"]
+    assert [kind for kind, *_ in told(slow)] == ["silent", "link", "link"]  # none was repeated
     assert causes([replace(ping, sent=0, received=0, error="busy") for ping in pings], LEAVES) == []
 
 
@@ -382,3 +382,61 @@ def test_a_part_of_the_packets_that_comes_back_is_no_partition() -> None:
         for ping in pinged(MESH, apart({"n0", "n1", "n2"}), behind=0)
     ]
     assert "partition" not in {cause.kind for cause in causes(some, {})}
+
+
+def repeated(received: dict[tuple[str, str], int], sent: int = 24) -> list[Ping]:
+    """Pings among five hosts on rail 0. The given ones lost packets; `sent` packets each."""
+    hosts = [f"n{number}" for number in range(5)]
+    return [
+        Ping(one, 0, f"10.0.0.{other[1:]}", f"{other}/0", sent=sent, received=received.get((one, other), sent))
+        for one in hosts for other in hosts if one < other
+    ]  # fmt: skip
+
+
+def test_a_lossy_device_is_named_although_one_of_its_pairs_lost_nothing_by_chance() -> None:
+    pings = repeated({("n0", "n1"): 22, ("n0", "n2"): 21})
+    (cause,) = causes(pings, {})
+    assert (cause.kind, cause.names, cause.device) == ("device", ("n0",), 0)
+    assert (len(cause.lost), cause.total, cause.peers) == (2, 4, 4)
+    assert (cause.packets, cause.answered) == (96, 91)
+
+
+def test_links_stay_links_if_the_other_pairs_of_their_device_cannot_be_good_by_chance() -> None:
+    pings = repeated({("n0", "n1"): 4, ("n0", "n2"): 6})  # 79% of the packets
+    assert [cause.kind for cause in causes(pings, {})] == ["link", "link"]
+
+
+def test_dead_links_and_pings_that_were_not_repeated_make_no_lossy_device() -> None:
+    dead = [
+        replace(ping, sent=3) if not ping.received else ping for ping in repeated({("n0", "n1"): 0, ("n0", "n2"): 0})
+    ]
+    assert [cause.kind for cause in causes(dead, {})] == ["link", "link"]
+    once = repeated({("n0", "n1"): 2, ("n0", "n2"): 2}, sent=3)
+    assert [cause.kind for cause in causes(once, {})] == ["link", "link"]
+
+
+def test_losses_that_no_rate_of_the_device_explains_are_those_of_links() -> None:
+    mesh = [Ping("n0", 0, f"10.0.0.{peer}", f"n{peer}/0", sent=24, received=24) for peer in range(1, 64)]
+    pings = [replace(ping, received=21) if ping.peer in ("n1/0", "n2/0") else ping for ping in mesh]
+    assert [cause.kind for cause in causes(pings, {})] == ["link", "link"]
+
+
+def test_two_lossy_devices_behind_two_leaves_are_both_named_and_each_lost_ping_once() -> None:
+    places: Attachments = {PingEnd(f"n{number}", 0): Attachment(leaf) for number, leaf in enumerate("abbaa")}
+    lossy = {("n0", "n1"): 22, ("n0", "n2"): 22, ("n0", "n3"): 21, ("n1", "n3"): 22, ("n1", "n4"): 21}
+    found = causes(repeated(lossy), places)
+    assert [(cause.kind, cause.names) for cause in found] == [("device", ("n0",)), ("device", ("n1",))]
+    assert sum(len(cause.lost) for cause in found) == len(lossy)
+
+
+def test_of_two_devices_with_as_many_bad_pairs_none_is_named() -> None:
+    pings = repeated({("n0", "n1"): 22, ("n1", "n2"): 22, ("n2", "n3"): 22})
+    assert [cause.kind for cause in causes(pings, {})] == ["link", "link", "link"]
+
+
+def test_a_device_is_not_named_if_another_loses_packets_between_the_same_leaves() -> None:
+    places: Attachments = {PingEnd(f"n{number}", 0): Attachment(leaf) for number, leaf in enumerate("abbaa")}
+    alone = {("n0", "n1"): 22, ("n0", "n2"): 22}
+    assert [cause.kind for cause in causes(repeated(alone), places)] == ["device"]
+    others = {("n1", "n3"): 23, ("n0", "n3"): 23}
+    assert {cause.kind for cause in causes(repeated(alone | others), places)} == {"link"}

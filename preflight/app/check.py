@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from preflight.app.background import reached
+from preflight.app.background import in_background, reached
 from preflight.app.end import EndedRun, end
 from preflight.app.hosts_alone import AREAS_OF_INVENTORY, NO_PROBE, NOT_CHECKED, with_product, without_changes
 from preflight.app.pings import send_pings
@@ -55,6 +55,7 @@ class _Check:
         self.begin = time.monotonic()
         self.checks = select(all_checks(), _ids(options.only), [*_ids(options.skip), *_areas_left_out(options)])
         self.ignored = _ids(options.ignore)
+        self.blocked = BlockedPlaces({}, {})  # what the probe leaves out, by the findings so far
         if self.ignored:
             select(all_checks(), self.ignored, ())  # refuses unknown ids before any host is contacted
 
@@ -62,21 +63,20 @@ class _Check:
         findings = self.run.judge(self.checks, self.ignored)
         self.run.findings = without_changes(findings) if self.options.hosts is not None else findings
         self.run.announce()
+        self.blocked = blocked(self.run.findings, all_checks())
 
     @cached_property
-    def blocked(self) -> BlockedPlaces:
-        """Hosts and devices that the probe leaves out, by the findings of facts and pings."""
-        return blocked(self.run.findings, all_checks())
+    def _busy(self) -> Mapping[str, str]:
+        return dict(may_probe(self.run.cluster, self.run.facts, self.run.hosts, asked_idle=self.options.idle))
 
-    @cached_property
+    @property
     def busy(self) -> dict[str, str]:
-        """Hosts that the probe must not use, with the reason."""
-        hosts = [host for host in self.run.hosts if host.name not in self.blocked.hosts]
-        return dict(may_probe(self.run.cluster, self.run.facts, hosts, asked_idle=self.options.idle))
+        """Healthy hosts that the probe must not use, with the reason."""
+        return {host: why for host, why in self._busy.items() if host not in self.blocked.hosts}
 
     def hosts_left(self) -> tuple[Host, ...]:
         return tuple(
-            host for host in self.run.hosts if host.name not in self.blocked.hosts and host.name not in self.busy
+            host for host in self.run.hosts if host.name not in self.blocked.hosts and host.name not in self._busy
         )
 
     def _devices_left(self) -> int:
@@ -97,7 +97,7 @@ class _Check:
         return max(LEAST_BUDGET, (self.options.budget or BUDGET) - (time.monotonic() - self.begin))
 
     def why_no_probe(self) -> str:
-        """Return why the probe does not follow the findings so far, or ""."""
+        """Return why there is no probe, whatever pings may show, or ""."""
         if self.options.no_probe:
             return _NO_PROBE
         if self.options.hosts is not None:
@@ -106,10 +106,11 @@ class _Check:
             return _NOT_WANTED
         if only_mindspore(self.run.facts):
             return "jobs have MindSpore but no torch. To test with the vendor's HCCL Test, run: preflight probe"
-        return self._why_too_few()
+        self.judge()
+        return self.why_too_few()
 
-    def _why_too_few(self) -> str:
-        """Return why too few devices are left to be tested, or ""."""
+    def why_too_few(self) -> str:
+        """Return why the findings so far leave too few devices to be tested, or ""."""
         if self.blocked.cluster or (self.blocked.checks and self._devices_left() < 2 and not self.busy):
             return f"{', '.join(self.blocked.checks[:4])} failed. Fix that first, or run: preflight probe"
         return _folded(self.busy.items()) if self.busy and self._devices_left() < 2 else ""
@@ -181,15 +182,22 @@ def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedR
         if not check.why_no_ping():
             refuse_too_many(planned_devices(run.hosts), wanted)  # before any host is contacted
         run.facts = s.collect(deep=not options.basic)
-        run.rounds = {"pings": _pings(check, s, wanted), **dict.fromkeys(_OF_PROBE, NotRun("not yet"))}
-        check.judge()
+        run.rounds = dict.fromkeys(("pings", *_OF_PROBE), NotRun("not yet"))
         if why_not := check.why_no_probe():
-            if why_not not in (_NO_PROBE, _NOT_WANTED):  # the user knows
-                run.notes.append(f"no probe: {why_not}")
-            run.rounds |= {**dict.fromkeys(_OF_PROBE, NotRun(why_not)), "baseline": baseline_of(setting_of(s.cluster))}
+            run.rounds["pings"] = _pings(check, s, wanted)
+            check.judge()
         else:
-            _probe(check, s)
+            why_not = _probe(check, s, wanted)
+        if why_not:
+            _note_no_probe(run, why_not)
         return check.end()
+
+
+def _note_no_probe(run: ClusterRun, why_not: str) -> None:
+    if why_not not in (_NO_PROBE, _NOT_WANTED):  # the user knows
+        run.notes.append(f"no probe: {why_not}")
+    not_run = [name for name in _OF_PROBE if isinstance(run.rounds[name], NotRun)]
+    run.rounds |= {**dict.fromkeys(not_run, NotRun(why_not)), "baseline": baseline_of(setting_of(run.cluster))}
 
 
 def _pings(check: _Check, s: Session, wanted: PingScope) -> object:
@@ -204,22 +212,44 @@ def _pings(check: _Check, s: Session, wanted: PingScope) -> object:
     return send_pings(s, facts, plan.pings)
 
 
-def _probe(check: _Check, s: Session) -> None:
-    """Test all devices that are not known to be faulty, as the inventory says."""
+def _probe(check: _Check, s: Session, wanted: PingScope) -> str:
+    """Test all devices that are not known to be faulty, as the inventory says.
+
+    The hosts import torch while their devices ping each other. Return why nothing was tested, or "".
+    """
     run, options, hosts = check.run, check.options, check.hosts_left()
+    pings = in_background(lambda: _pings(check, s, wanted))
     s = s._replace(hosts=hosts)
     budget = TimeBudget(check.time_left())
+
+    def still_healthy(present: Sequence[Host]) -> Sequence[Host]:
+        run.rounds["pings"] = pings.result()
+        check.judge()
+        healthy = set() if check.why_too_few() else {host.name for host in check.hosts_left()}
+        return [host for host in present if host.name in healthy]
+
     setting = ProbeSetting(
-        usable=lambda: reached(hosts, run.facts), before=lambda: run.facts, note=run.notes.append, budget=budget
+        usable=lambda: reached(hosts, run.facts),
+        before=lambda: run.facts,
+        note=run.notes.append,
+        idle=still_healthy,
+        without=lambda: check.blocked.devices,
+        budget=budget,
     )
-    without = frozenset(check.blocked.devices)
-    request = Request(s.cluster.probe.backend, s.cluster.probe.sizes, budget=budget.seconds, without=without)
+    request = Request(s.cluster.probe.backend, s.cluster.probe.sizes, budget=budget.seconds)
     tests = replace(run_tests(s, request, setting), pings=_pings_sent(run))
+    if why_not := check.why_too_few():
+        run.untested = dict(tests.result.busy)
+        run.rounds["rehearsal"] = tests.rehearsal if len(hosts) > 1 else NotRun(why_not)
+        return why_not
+    s = s._replace(hosts=check.hosts_left())
+    tests = replace(tests, hosts=s.hosts)
     failed = {host: f"{', '.join(ids)} failed" for host, ids in check.blocked.hosts.items()}
     run.untested = {**failed, **check.busy, **tests.result.busy, **tests.result.alone}
     run.notes += _devices_left_out(check.blocked)
     no_counts = "--basic" if options.basic else "" if check.wants("link_counts") else _NOT_WANTED
     add_results(run, s, tests, Afterwards(budget, no_counts=no_counts, ignored=check.ignored, deep=not options.basic))
+    return ""
 
 
 def _pings_sent(run: ClusterRun) -> tuple[Ping, ...] | None:

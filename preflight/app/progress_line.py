@@ -18,6 +18,7 @@ TESTS = "probe"
 WAITS = 5.0  # seconds after which a host or device that is waited for is shown
 WIDTH = 80  # columns of a line in a file
 EVERY = 10.0  # seconds between two lines if stderr is no terminal
+SILENT = 1.0  # seconds without a report after which the line shows another phase that runs at the same time
 _LOG = logging.getLogger(__name__)
 
 
@@ -34,9 +35,10 @@ class ProgressLine:
         self._writing = threading.RLock()
         self._paused = False
         self.timeline = Timeline()
-        self._logged = ("", -1)
+        self._logged: dict[str, int] = {}  # by phase: the work that was done in the last report that was logged
         self._written = time.monotonic()  # when the last line was written to a file
         self._begin: dict[str, float] = {}  # by phase; all phases of the probe's tests are one
+        self._shown = ("", 0.0)  # the phase in the line, and when it last reported
 
     def __call__(self, progress: Progress) -> None:
         self._log(progress)
@@ -46,19 +48,31 @@ class ProgressLine:
         with self._writing:
             now, phase = time.monotonic(), TESTS if progress.whole else progress.phase
             line = line_of(progress, now - self._begin.setdefault(phase, now))
-            if progress.done >= progress.total and not progress.whole:
+            over = progress.done >= progress.total and not progress.whole
+            if over:
                 del self._begin[phase]  # the next work of this name begins anew
-            if self._terminal:
-                self.say(line)
-            elif not self._paused and now - self._written >= EVERY and progress.done < progress.total:
-                self._written = now
-                self.note(line[:WIDTH])
+            if self._takes_turn(phase, now, over=over):
+                self._show(line, now, over=progress.done >= progress.total)
+
+    def _takes_turn(self, phase: str, now: float, *, over: bool) -> bool:
+        """Return whether the line shows this phase. Of two at once it stays with the first, until that is silent."""
+        shown, reported = self._shown
+        if shown not in ("", phase) and now - reported < SILENT:
+            return False
+        self._shown = ("" if over else phase, now)
+        return True
+
+    def _show(self, line: str, now: float, *, over: bool) -> None:
+        if self._terminal:
+            self.say(line)
+        elif not self._paused and now - self._written >= EVERY and not over:
+            self._written = now
+            self.note(line[:WIDTH])
 
     def _log(self, progress: Progress) -> None:
         """Log the first and the last report of a phase, and each one in which more work is done."""
-        state = progress.phase, progress.done
-        if progress.phase and state != self._logged:
-            self._logged = state
+        if progress.phase and progress.done != self._logged.get(progress.phase):
+            self._logged[progress.phase] = progress.done
             failed = f", {progress.failed} failed" if progress.failed else ""
             _LOG.info("%s: %d of %d done%s", progress.phase, progress.done, progress.total, failed)
 
@@ -82,10 +96,11 @@ class ProgressLine:
 
     def note(self, text: str) -> None:
         """Print a permanent line on stderr, wrapped to the width of a terminal."""
-        self.clear()
         if self._terminal:
             text = textwrap.fill(text, _width(), break_on_hyphens=False, break_long_words=False)
-        print(text, file=sys.stderr, flush=True)
+        with self._writing:
+            self.clear()
+            print(text, file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         self.say("")

@@ -26,14 +26,15 @@ class JsonLines:
     def __init__(self, command: str) -> None:
         self._lock = threading.Lock()
         self._written: set[tuple[object, ...]] = set()
-        self._progress: tuple[str, int, int] = ("", -1, 0)
+        self._progress: dict[str, tuple[int, int]] = {}  # by phase, since two may run at the same time
         self._write("start", {"schema": SCHEMA, "command": command})
 
     def show_progress(self, progress: Progress) -> None:
-        """Write a progress report in which more work is done than in the one before."""
-        state = progress.phase, progress.done, progress.failed
+        """Write a progress report in which more work of its phase is done than in the one before."""
+        state = progress.done, progress.failed
         with self._lock:
-            changed, self._progress = state != self._progress, state
+            changed = state != self._progress.get(progress.phase)
+            self._progress[progress.phase] = state
         if progress.phase and changed:
             self._write("progress", {"progress": {name: getattr(progress, name) for name in _PROGRESS}})
 

@@ -15,8 +15,7 @@ class Request:
     """Parameters of a probe run.
 
     `sizes` are bytes. `budget` is seconds for the whole run, None for no limit. `quick`: fewer operations. `seed`
-    decides on the pairs of the first round, None draws a new one each time. `without`: devices (host, index) that are
-    left out, because they are known to be faulty.
+    decides on the pairs of the first round, None draws a new one each time.
     """
 
     backend: str
@@ -25,7 +24,6 @@ class Request:
     quick: bool = False
     budget: float | None = None
     seed: int | None = None
-    without: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def trains(self) -> bool:

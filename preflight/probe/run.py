@@ -78,12 +78,11 @@ def probe(
         conductor.roll_call(hosts, until, hooks.note)
         variables = [ready.variables for ready in conductor.ready.values()]
         usual = step_deadline(cluster.probe, request.backend, cluster.product, variables)
-        free = tuple(host for host in hosts if host.name not in conductor.busy)
-        roll_call = _roll_call(ProbePlan(cluster, free, request), conductor)
         chosen = hooks.begin(conductor.present(hosts))
+        roll_call = _roll_call(ProbePlan(cluster, tuple(hosts), request), chosen, conductor)
         if not chosen:
             return ProbeResult(roll_call, seed=seed, busy=conductor.busy)
-        plan = ProbePlan(cluster, tuple(chosen), request, out=request.without)
+        plan = ProbePlan(cluster, tuple(chosen), request, out=frozenset(hooks.without()))
         run = Run(plan, conductor, hooks, Deadlines(until, usual), seed)
         run.unreached = frozenset(hooks.unreached()) & {host.name for host in chosen}
         _note_omissions(run, hooks)
@@ -122,10 +121,12 @@ def _without_partners(run: "Run") -> dict[str, str]:
     return dict.fromkeys(sorted(run.unreached - {host.name for host in run.plan.hosts}), why)
 
 
-def _roll_call(plan: ProbePlan, conductor: Conductor) -> tuple[Observation, ...]:
-    """Return the roll-call as an observation, if hosts gave no agent."""
+def _roll_call(plan: ProbePlan, chosen: Sequence[Host], conductor: Conductor) -> tuple[Observation, ...]:
+    """Return the roll-call of the chosen hosts and of those that gave no agent, if there are such hosts."""
     if not (conductor.gone or conductor.unheard):
         return ()
+    names = {*(host.name for host in chosen), *conductor.gone, *conductor.unheard}
+    plan = replace(plan, hosts=tuple(host for host in plan.hosts if host.name in names))
     roll_call = absent(plan.all_devices(0).groups[0].members, conductor.gone, conductor.unheard)
     return tuple(with_agent_output([roll_call], conductor.printed))
 

@@ -1,7 +1,7 @@
 """Tests over all devices, with what their checks need: rehearsed ports, counters of links, and causes of failures."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from preflight.app.background import FOR_EVER, left, rehearse_ports, result_by, unreached
@@ -42,6 +42,7 @@ class ProbeSetting:
     """What tests of devices depend on, beside their request.
 
     `usable` returns the hosts that rehearse ports, and `idle` those of the present hosts whose devices may be used.
+    After that `without` returns the devices (host, index) that are left out, because they are known to be faulty.
     `before` returns facts from before the tests, with counters of links. `note` takes sentences for the report.
     """
 
@@ -49,6 +50,7 @@ class ProbeSetting:
     before: Callable[[], ClusterFacts]
     note: Callable[[str], None]
     idle: Callable[[Sequence[Host]], Sequence[Host]] = lambda present: present
+    without: Callable[[], Collection[tuple[str, int]]] = tuple
     budget: TimeBudget = field(default_factory=TimeBudget)
 
 
@@ -61,6 +63,7 @@ def run_tests(s: Session, request: Request, setting: ProbeSetting) -> ProbedDevi
         s.progress.note,
         setting.note,
         setting.idle,
+        setting.without,
         ports_free=lambda: rehearsal.exception(left(budget.share(1 / 3))),
         unreached=lambda: unreached(rehearsal),
         leaves=lambda: leaves(setting.before()),

@@ -78,3 +78,10 @@ def test_jsonl_is_not_for_files(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["check", "-o", "jsonl=x"])
     assert "jsonl is for stdout only" in capsys.readouterr().err
+
+
+def test_two_phases_at_once_repeat_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = JsonLines("check")
+    for phase in ("pings", "agents", "pings", "agents"):
+        stream.show_progress(Progress(1, 4, 0, phase=phase))
+    assert [line["progress"]["phase"] for line in lines(capsys)[1:]] == ["pings", "agents"]

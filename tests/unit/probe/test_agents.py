@@ -112,6 +112,15 @@ def test_a_healthy_cluster_passes_every_test(mark: str) -> None:
     assert [len(seen.test.members) for seen in pairs(observations) if seen.test.op == "init"] == [2, 2]
 
 
+def test_hosts_and_devices_that_are_ruled_out_when_the_agents_are_ready_are_in_no_test(mark: str) -> None:
+    two = cluster(mark)
+    hooks = Hooks(begin=lambda present: present[:1], without=lambda: {("node01", 1)})
+    with contextlib.closing(LocalTransport(Options())) as transport:
+        observations = probe(two, two.hosts, transport, replace(TOGETHER, scopes=(Scope.DEVICE,)), hooks).observations
+    members = {(member.host, member.device) for seen in observations for member in seen.test.members}
+    assert members == {("node01", 0)}
+
+
 @pytest.mark.parametrize(("fault", "end"), [("die 2", End.KILLED), ("exit 2", End.EXITED)])
 def test_a_rank_that_dies_midway_is_named_and_the_pairs_go_on(mark: str, fault: str, end: End) -> None:
     observations = run(cluster(mark, fault))

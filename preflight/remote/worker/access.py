@@ -2,6 +2,7 @@
 
 import collections
 import os
+import warnings
 
 import torch
 
@@ -18,10 +19,14 @@ Access.__new__.__defaults__ = (lambda _: "", lambda _: True)
 def _load_cuda():
     if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
         raise RuntimeError("torch %s is a CPU build: install one that is built with CUDA" % torch.__version__)
-    if not torch.cuda.is_available():
+    with warnings.catch_warnings(record=True) as reasons:  # torch only warns of a driver that is too old, or broken
+        warnings.simplefilter("always")
+        is_available = torch.cuda.is_available()
+    if not is_available:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         setting = "" if visible is None else " (CUDA_VISIBLE_DEVICES=%s)" % visible[:100]
-        raise RuntimeError("no GPU is visible: torch.cuda.is_available() is False%s" % setting)
+        reason = ". torch warns: %s" % str(reasons[0].message)[:300] if reasons else ""
+        raise RuntimeError("no GPU is visible: torch.cuda.is_available() is False%s%s" % (setting, reason))
     if not torch.distributed.is_nccl_available():
         raise RuntimeError("torch %s is built without NCCL" % torch.__version__)
 

@@ -30,6 +30,11 @@ IB = ["NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB lo:127.0.0.1<0>", "Using networ
       "Channel 01/0 : 1[1] -> 0[0] via P2P/CUMEM"]  # fmt: skip
 SOCKET = ["NET/IB : No device found.", "NET/Socket : Using [0]lo:127.0.0.1<0>", "Using network Socket",
           "Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"]  # fmt: skip
+# torch 2.11 on an H100, with a stand-in of an old driver (docs/gpu-run.md).
+OLD_DRIVER = (
+    "CUDA initialization: The NVIDIA driver on your system is too old (found version 11020). Please update your GPU "
+    "driver by downloading and installing a new version from the URL: http://www.nvidia.com/Download/index.aspx"
+)
 GPUS = {"count": 4, "buses": [1, 2, 3, 3, 5], "log": {"0": IB, "1": SOCKET}}
 
 
@@ -139,6 +144,7 @@ def test_a_gpu_alone_copies_and_multiplies_in_every_type_that_jobs_use(observati
     [
         ({"count": 0, "cpu_build": True}, "is a CPU build: install one that is built with CUDA", "torch without CUDA"),
         ({"count": 0}, "no GPU is visible: torch.cuda.is_available() is False", "hides GPUs of the inventory"),
+        ({"count": 0, "warning": OLD_DRIVER}, f"torch warns: {OLD_DRIVER[:100]}", "the driver is older than the CUDA"),
     ],
 )
 def test_without_a_gpu_or_with_a_torch_for_none_it_is_said_plainly(

@@ -1,12 +1,13 @@
 """A stand-in for CUDA and NCCL on a machine without a GPU: gloo under the name nccl, tensors that stay on the CPU.
 
 GPUS is JSON: how many GPUs torch sees ("count"), whether torch is a CPU build ("cpu_build"), the PCI bus of each index
-("buses"), and what NCCL writes into its log by device ("log"). Comes in through PYTHONPATH, before anything of the
-product: that knows nothing of it.
+("buses"), what NCCL writes into its log by device ("log"), and what torch warns of ("warning"). It comes in through
+PYTHONPATH, before anything of the product, which knows nothing of it.
 """
 
 import json
 import os
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,12 @@ told = json.loads(os.environ.get("GPUS", "{}"))
 
 def device_count() -> int:
     return int(told["count"])
+
+
+def is_available() -> bool:
+    if "warning" in told:
+        warnings.warn(told["warning"], stacklevel=2)
+    return device_count() > 0
 
 
 def set_device(index: int) -> None:
@@ -54,7 +61,7 @@ if told:
     distributed: Any = dist
     if not told.get("cpu_build"):
         torch.version.cuda = "12.4"
-    cuda.is_available = lambda: device_count() > 0
+    cuda.is_available = is_available
     cuda.device_count = device_count
     cuda.set_device = set_device
     cuda.synchronize = lambda: None

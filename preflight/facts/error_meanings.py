@@ -92,6 +92,14 @@ _SENTENCES = (
         ),
     ),
     (
+        r"NVIDIA driver on your system is too old|driver version is insufficient for CUDA",
+        Meaning(
+            "the driver is older than the CUDA that the jobs' torch is built with",
+            "update the driver, or install a torch that is built with an older CUDA",
+            ("nvidia-smi --query-gpu=driver_version --format=csv",),
+        ),
+    ),
+    (
         r"[Nn]o GPU is visible|GPU \d+ is not visible|built without NCCL",
         Meaning(
             "the driver, the container or CUDA_VISIBLE_DEVICES hides GPUs of the inventory from jobs",
@@ -111,6 +119,14 @@ _SENTENCES = (
         Meaning(
             "RDMA packets got no reply: the two NICs cannot reach each other, even if TCP works",
             "check the rails, the GID index and the switch ACLs, then run ib_write_bw between the two NICs",
+        ),
+    ),
+    (
+        r"Failed to initialize any NET plugin|Error: network \S+ not found",
+        Meaning(
+            "NCCL_NET demands a network that jobs do not have, such as IB without an RDMA device",
+            "unset NCCL_NET, or make the RDMA devices available to jobs (ENV116)",
+            ("env | grep NCCL_NET",),
         ),
     ),
     (

@@ -340,9 +340,14 @@ def _suspect_finding(results: ProbeResults, suspect: _Suspect, stops: Sequence[S
                 *follows,
                 *others_pass(culprit, results.observations),
             ),
-            alone=by_itself(view) and view.state != "D",
+            alone=_failed_alone(first, view),
         ),
     )
+
+
+def _failed_alone(first: Observation, view: RankView) -> bool:
+    """Return whether no other rank and no network had a part in the failure. A rank without partners needs neither."""
+    return (by_itself(view) or len(first.ranks) == 1) and view.state != "D"
 
 
 def _host_nic_passes(results: ProbeResults, culprit: Named) -> bool:

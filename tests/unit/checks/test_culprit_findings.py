@@ -524,3 +524,17 @@ def test_the_retest_goes_the_way_that_this_run_went(monkeypatch: pytest.MonkeyPa
     over_slurm = replace(probed.CLUSTER, probe=replace(probed.CLUSTER.probe, via="slurm"))
     monkeypatch.setattr(probed, "CLUSTER", over_slurm)
     assert told(DEVICE).retest.endswith("preflight probe --limit node03,node05 --via slurm --scope pair")
+
+
+def test_no_fact_about_the_network_explains_the_failure_of_a_single_rank() -> None:
+    """NCCL's own words, on an H200 without an RDMA device (docs/gpu-run.md)."""
+    log = "[0] plugin/net.cc:379 NCCL WARN Failed to initialize any NET plugin"
+    error = "DistBackendError: NCCL error in: NCCLUtils.cpp:93, invalid usage, NCCL version 2.28.9"
+    views = {place: {"error": error, "logs": (log,)} for place in ("node03/1", "node05/1")}
+    loopback = [cause("HST104", "node03", outcome="warn")]
+    single = seen("r1-0", "node03/1", outcome="fail", backend="nccl", ranks={"node03/1": views["node03/1"]})
+    pair = seen("r1-0", *views, outcome="fail", backend="nccl", ranks=views)
+    assert [finding.cause for finding in judged([single], causes=loopback)] == [
+        "NCCL_NET demands a network that jobs do not have, such as IB without an RDMA device"
+    ]
+    assert judged([pair], causes=loopback)[0].cause == "host name resolves to loopback at node03 (HST104)"

@@ -71,9 +71,15 @@ def _nvlinks_of(scribe: Here, nvidia: Nvidia, usual: Mapping[str, _Links]) -> It
 
 
 def _without_answer(scribe: Here, nvidia: Nvidia) -> Finding:
-    """Return the finding of a host without known NVLinks: unknown where it should have some, else skip."""
-    expected = nvidia.nvlinks.error or any(profile(gpu.product) for gpu in gpus(nvidia))
-    report = scribe.unknown if expected and nvidia.gpus.value else scribe.skip
+    """Return the finding of a host without known NVLinks: unknown where it should have some, else skip.
+
+    A single GPU has no partner. A virtual machine with one H100 or H200 lists no NVLink (docs/gpu-run.md).
+    """
+    on_host = gpus(nvidia)
+    if len(on_host) == 1 and not nvidia.nvlinks.error:
+        return scribe.skip(f"{scribe.host.name}: there is only one GPU, and nvidia-smi lists no NVLink")
+    expected = nvidia.nvlinks.error or any(profile(gpu.product) for gpu in on_host)
+    report = scribe.unknown if expected and on_host else scribe.skip
     return report(f"{scribe.host.name}: {nvidia.nvlinks.error or 'nvidia-smi lists no NVLink'}")
 
 

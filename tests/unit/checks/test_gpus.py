@@ -139,6 +139,21 @@ def test_who_has_other_GPUs_misses_no_NVLink(product: str, count: int, outcome: 
     assert gate(look("GPU117", HOSTS, node01=bridged, node02=of_cards(product, count), node03=bridged))[1] == outcome
 
 
+def with_one_gpu(host: HostFacts) -> HostFacts:
+    """A virtual machine with one H100, as in docs/gpu-run.md: nvidia-smi nvlink -s prints nothing."""
+    seen = host.nvidia
+    assert isinstance(seen, Nvidia) and seen.gpus.value
+    gpu = Found(replace(seen.gpus.value, attached=1, gpus=gpus(seen)[:1]))
+    return replace(host, nvidia=replace(seen, gpus=gpu, nvlinks=Found()))
+
+
+def test_a_single_gpu_misses_no_NVLink() -> None:  # noqa: N802
+    findings = look("GPU115", HOSTS[:1], node01=with_one_gpu)
+    assert [(one.outcome, one.summary) for one in findings] == [
+        ("skip", "node01: there is only one GPU, and nvidia-smi lists no NVLink")
+    ]
+
+
 def test_who_does_not_tell_its_GPUs_is_not_compared() -> None:  # noqa: N802
     def nameless(host: HostFacts) -> HostFacts:
         seen = of_cards("")(host).nvidia

@@ -7,7 +7,8 @@ from preflight.probe.operations.operation import Operation
 
 COPIES = ("memory", "copy_in", "copy_out")  # within the device; from the host to it; from it to the host
 PROCESSOR = "processor"  # a matrix product of one thread on the host's processor: the device has no part in it
-ALONE = (*COPIES, "matmul", PROCESSOR)
+OF_DEVICE = (*COPIES, "matmul")
+ALONE = (*OF_DEVICE, PROCESSOR)
 TRAINING = "training_step"
 
 # Jobs on Atlas A2 and A3 use bfloat16. Atlas A1 has only float16, which older releases of torch do not multiply on a

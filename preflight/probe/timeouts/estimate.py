@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from preflight.model.measure import Scope
+from preflight.probe.operations.local_tests import OF_DEVICE
 from preflight.probe.operations.operation import Operation
 from preflight.probe.request import SCOPES
 from preflight.probe.rounds import ProbePlan, Round
@@ -13,6 +14,9 @@ _MEET = {"gloo": 0.5, "nccl": 4.0, "hccl": 6.0}
 _CROWDED_RANK = 0.04
 _CALL = 0.004  # seconds of one call and the comparison of its result, whatever its size
 _RATE = {"gloo": 0.3e9, "nccl": 10e9, "hccl": 10e9}  # bytes a second
+# Of a device alone: seconds until its data are made and its clocks are up, and the bytes a second that one processor
+# compares. Measured on the host of an H100 (docs/gpu-run.md).
+_PREPARED, _COMPARED = 1.2, 2.5e9
 
 
 def seconds(plan: ProbePlan) -> float:
@@ -66,6 +70,8 @@ def _round(plan: ProbePlan, round_: Round) -> float:
 
 def _test(plan: ProbePlan, test: Operation) -> float:
     calls = test.iterations + test.warmup
+    if test.op in OF_DEVICE and plan.request.backend != "gloo":
+        return _PREPARED + calls * test.bytes / _COMPARED
     return calls * (_CALL + test.bytes / _RATE[plan.request.backend])
 
 

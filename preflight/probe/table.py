@@ -11,7 +11,7 @@ _BYTES = {"int8": 1, "uint8": 1, "int16": 2, "float16": 2, "bfloat16": 2, "int64
 _WIDTHS = (10, 9, 8, 6, 4, 9, 7, 6, 6, 6)  # with a space between two of them, 80
 _HEAD = ("size", "count", "type", "redop", "root", "time", "p99", "algbw", "busbw", "#wrong")
 _UNITS = ("(B)", "", "", "", "", "(us)", "(us)", "(GB/s)", "(GB/s)", "")
-_GROUPS = {Scope.DEVICE: "devices, each alone", Scope.HOST: "hosts, each alone", Scope.RAIL: "rails, each alone"}
+_GROUPS = {Scope.DEVICE: "device", Scope.HOST: "host", Scope.RAIL: "rail"}
 _NOT_OPERATIONS = ("init", "close")
 _LARGE = 4096  # bytes: of smaller sizes only the smallest has a line, for its latency
 
@@ -26,7 +26,7 @@ def rows(observations: Sequence[Observation]) -> list[str]:
     measured = [observation.test for observation in observations if observation.test.op not in _NOT_OPERATIONS]
     tests = [test for test in measured if test.outcome not in (TestOutcome.NOT_RUN, TestOutcome.REFUSED)]
     lines = [_cells(*_HEAD), _cells(*_UNITS)] if tests else []
-    for alike in _by(tests, lambda test: (_round(test), test.op)):
+    for alike in _by(tests, lambda test: (_round(test), test.op, test.dtype if test.tflops else "")):
         lines += _operation(alike)
     lines += _refused(measured)
     not_run = sum(test.outcome is TestOutcome.NOT_RUN for test in measured)
@@ -140,7 +140,8 @@ def _participants(test: TestResult, groups: Sequence[tuple[Member, ...]]) -> str
         return f"{len(test.members)} ranks"
     if test.scope is Scope.PAIR:
         return _pairs(test, groups)
-    return f"{len(groups)} {_GROUPS[test.scope]}{', slowest shown' if len(groups) > 1 else ''}"
+    kind = _GROUPS[test.scope]
+    return f"{len(groups)} {kind}s, each alone, slowest shown" if len(groups) > 1 else f"1 {kind} alone"
 
 
 def _pairs(test: TestResult, groups: Sequence[tuple[Member, ...]]) -> str:

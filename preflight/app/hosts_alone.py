@@ -8,7 +8,7 @@ from preflight.facts.parsers.ascend.npu_smi import product_of
 from preflight.facts.sections.accelerators import Accelerators
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.inventory.hostset import expand
-from preflight.model.cluster import Cluster, Device, FirewallPolicy, Host, Product
+from preflight.model.cluster import Cluster, Device, FirewallPolicy, Host, Product, Ssh
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
 from preflight.model.text import quote
@@ -19,14 +19,17 @@ NOT_CHECKED = "without an inventory, ports, firewalls, planned addresses and col
 
 
 def cluster_of(text: str) -> Cluster:
-    """Return a cluster of the hosts in `text`, without accelerators. Raise UsageError for wrong names."""
+    """Return a cluster of the hosts in `text`, without accelerators. Raise UsageError for wrong names.
+
+    `localhost` is this machine, and needs no sshd.
+    """
     try:
         names = expand(text)
     except ValueError as error:
         raise UsageError(f"--hosts: {error}") from error
     if len(set(names)) < len(names):
         raise UsageError(f"--hosts {text} has a host twice")
-    hosts = tuple(Host(name, name) for name in names)
+    hosts = tuple(Host(name, name, Ssh(transport="local" if name == "localhost" else "fabric")) for name in names)
     return Cluster(f"hosts {text}", Product.CPU, hosts, firewall=FirewallPolicy.LEAVE)
 
 

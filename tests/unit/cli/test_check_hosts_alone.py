@@ -42,6 +42,11 @@ def test_a_cluster_of_names_has_no_devices_and_no_firewall_policy() -> None:
     assert (cluster.product, cluster.firewall, str(cluster.ports)) == (Product.CPU, FirewallPolicy.LEAVE, "")
 
 
+def test_localhost_is_this_machine_and_needs_no_sshd() -> None:
+    cluster = cluster_of("localhost,node01")
+    assert [host.ssh.transport for host in cluster.hosts] == ["local", "fabric"]
+
+
 @pytest.mark.parametrize("text", ["", "node[1-", "a,a", "-oProxyCommand=x"])
 def test_wrong_names_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--hosts"):

@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A directory with captures of the vendors' tools, for pytest --captures.
 CAPTURES ?=
 
-.PHONY: demo venv test unit lint lab-test bench docs packages clean help
+.PHONY: demo venv test unit lint lab-test bench gpu docs packages clean help
 
 help:
 	@echo "make demo    start a virtual 2 x 8 cluster, show what fails, configure it, test it (root)"
@@ -24,6 +24,7 @@ help:
 	@echo "make venv    create the virtual environment .venv, with PyTorch"
 	@echo "make unit    run the tests that need neither root nor a lab"
 	@echo "make bench   measure the figures of benchmarks/README.md (root)"
+	@echo "make gpu     run preflight on this machine's NVIDIA GPUs, and write docs/gpu-run.md"
 	@echo "make docs    build this documentation as a site, in site/"
 	@echo "make clean   remove the virtual environment, the site and the caches"
 
@@ -61,6 +62,11 @@ lint: $(VENV)/.ready
 # MkDocs' theme warns of what comes after it, at every build.
 docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+# GPU_PYTHON: a Python with a torch that uses CUDA. Without an idle GPU, nothing runs (error 3).
+GPU_PYTHON ?= $(BIN)/python
+gpu: $(VENV)/.ready
+	$(BIN)/python -m benchmarks.gpu --python $(abspath $(GPU_PYTHON))
 
 bench: $(VENV)/.ready packages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks

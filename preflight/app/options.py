@@ -16,7 +16,7 @@ class DefaultPath(PosixPath):
 
 
 DEFAULT_INVENTORY = DefaultPath("hosts.toml")
-DEFAULT_POOL = 32  # hosts at once
+DEFAULT_POOL = 4096  # hosts at once
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ from preflight.model.cluster import Cluster, Host, Product, Ssh
 from preflight.model.errors import UsageError
 from preflight.model.ping import Ping
 from preflight.model.ports import PortSet
-from preflight.transport import open_transport
+from preflight.transport import open_transport, process_limits
 from preflight.transport.password import Password
 from preflight.transport.types import Options, Transport
 
+OPEN_FILES = 3  # for each host: its connection, and those of the same time to a bastion or to start an agent
 NO_SUDO_HOST = "-K is for hosts with sudo = true under [ssh]; none of the selected hosts has it"
 
 
@@ -84,10 +85,11 @@ class Session(NamedTuple):
 
 
 @contextmanager
-def session(options: HostOptions, cluster: Cluster | None = None) -> Iterator[Session]:
+def session(options: HostOptions, cluster: Cluster | None = None, *, parks: bool = False) -> Iterator[Session]:
     """Read the inventory, unless `cluster` is given, open the transport, and close it afterwards.
 
-    Raise UsageError for a bad inventory before any host is contacted.
+    `parks`: connections are kept for the next program, as the command changes nothing on hosts. Raise UsageError for a
+    bad inventory before any host is contacted.
     """
     cluster = cluster or load(options.inventory)
     hosts = cluster.hosts if options.limit is None else limit(cluster, options.limit)
@@ -95,8 +97,10 @@ def session(options: HostOptions, cluster: Cluster | None = None) -> Iterator[Se
     progress = ProgressLine(options.stream)
     origin = f" of {options.inventory}" if options.hosts is None else ""
     progress.say(f"connecting to {len(hosts)} hosts{origin}")  # the transport's libraries load slowly
+    allowed = process_limits.allow_open_files(OPEN_FILES * len(hosts)) // OPEN_FILES
     transport = open_transport(
-        cluster, Options(accept_new=options.accept_new, pool=options.pool, sudo_password=password)
+        cluster,
+        Options(accept_new=options.accept_new, parked=allowed if parks else 0, sudo_password=password),
     )
     try:
         yield Session(cluster, hosts, transport, progress, options.pool)

@@ -16,7 +16,7 @@ from preflight.model.product_names import not_known
 Options = TypeVar("Options", bound=HostOptions)
 _MOST_DEVICES = 64  # on one host
 _FROM_SETTINGS = "the variable PREFLIGHT_INVENTORY, or hosts.toml"
-MOST_AT_ONCE = 64  # hosts; paramiko does not get faster with more
+MOST_AT_ONCE = 4096  # hosts
 
 
 def option_group(parser: argparse.ArgumentParser, title: str) -> argparse._ArgumentGroup:
@@ -56,7 +56,7 @@ def add_inventory_arguments(
         action="store_true",
         help="ask once for the sudo password of hosts with sudo = true; the password is not stored",
     )
-    hosts.add_argument("--pool", type=_pool, metavar="N", help="number of hosts to contact at once (default: 32)")
+    hosts.add_argument("--pool", type=_pool, metavar="N", help="number of hosts to wait for at once (default: 4096)")
     _add_log_arguments(hosts)
 
 

@@ -37,7 +37,7 @@ class Way:
 
     hosts: Sequence[Host]
     transport: Transport
-    pool: int = 32
+    pool: int = 4096
     progress: Callable[[Progress], None] | None = None
     confirm_seconds: float = CONFIRM_SECONDS
     undoes: str = ""

@@ -1,7 +1,8 @@
 """Work on one host: the step at which it waits, and a way to break it off from another thread.
 
 The transports report their steps here and the fan-out reads them. So the error of a host that timed out names the
-step, and its connection can be dropped. Outside a fan-out the reports go nowhere.
+step, its connection can be dropped, and other hosts log in while this one only waits. Outside a fan-out the reports go
+nowhere.
 """
 
 import logging
@@ -14,10 +15,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class Attempt:
-    """Work on one host in one thread. `host` is its name, if a fan-out works on it."""
+    """Work on one host in one thread. `host` is its name, if a fan-out works on it. `on_login` is called once."""
 
-    def __init__(self, host: str = "") -> None:
+    def __init__(self, host: str = "", on_login: "Callable[[Attempt], None]" = lambda _: None) -> None:
         self.host = host
+        self._on_login = on_login
+        self._logged_in = False
         self.started = time.monotonic()
         self.waiting_for = "the start of the connection"
         self._lock = threading.Lock()
@@ -42,13 +45,19 @@ class Attempt:
             with self._lock:
                 self._breakers.remove(breaker)
 
+    def logged_in(self) -> None:
+        """Report that the login is over, and that the host now works."""
+        if not self._logged_in:
+            self._logged_in = True
+            self._on_login(self)
+
     def break_off(self) -> None:
         """Make the thread's current call end soon. Callable from any thread."""
         with self._lock:
             self._broken = True
             breakers = tuple(self._breakers)
         for breaker in breakers:
-            with suppress(OSError):
+            with suppress(Exception):  # whatever the connection's state is, the others are broken off, too
                 breaker()
 
 

@@ -2,7 +2,7 @@
 
 Fabric's own `Connection` (3.2) accepts any host key, opens a bastion for every host, waits without limits and polls
 from three threads while a command runs. This transport has strict host keys, one connection to a bastion, and a limit
-on every step. A host costs one thread and a timer besides paramiko's thread.
+on every step. A host costs one thread besides paramiko's thread, and while it works both only sleep.
 """
 
 import contextlib
@@ -26,6 +26,7 @@ from preflight.transport import attempt, errors
 from preflight.transport.attempt import waiting_for
 from preflight.transport.bootstrap import Call
 from preflight.transport.fabric_pipes import Pipes
+from preflight.transport.fanout import LOGINS
 from preflight.transport.host_keys import HostKeys
 from preflight.transport.known_hosts import HostKey
 from preflight.transport.login import KeyFiles, KeyLogin
@@ -44,6 +45,11 @@ _BROKEN = (SSHException, OSError, EOFError)
 _HANDSHAKES_PER_BASTION = 8  # sshd drops new connections from 10 unauthenticated ones on (MaxStartups)
 _SEND_TIMEOUT = 1.0  # seconds that `close` of a forwarded channel waits for a sender
 _EXIT_CODE_TIMEOUT = 1.0  # seconds from the end of a program's output to its exit code
+_STILL_THERE = 3.0  # seconds until a parked connection has to answer
+_WATCH = 0.25  # seconds between two looks for connections beyond their deadline
+# Seconds between two looks of paramiko's thread at a connection without data. Its own 0.1 s, for each of thousands of
+# hosts that work, would keep a processor busy. A dropped connection wakes the thread at once (`_Link.drop`).
+_QUIET = 60.0
 _PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
 
 
@@ -56,22 +62,31 @@ class FabricTransport:
         self._host_keys = HostKeys(accept_new=options.accept_new, notice=options.notice)
         self._key_files = KeyFiles()
         self._lock = threading.Lock()
+        self._logins = threading.Semaphore(LOGINS)
         self._bastions: dict[Endpoint, _Bastion] = {}
         self._links: set[_Link] = set()
+        self._parked: dict[Endpoint, _Link] = {}  # connections without a program, for the next one
+        self._closed = threading.Event()
+        self._watchdog: threading.Thread | None = None
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
         started = time.monotonic()
-        link = self._log_in(self._ssh_config.endpoint(host), started + timeout)
+        link = self._connect(host, started + timeout)
         try:
             with _host_errors(link, timeout, started + timeout):
                 waiting_for("the program")
-                return _run(link, self._call(host, link, program), limit=limit, started=started, timeout=timeout)
-        finally:
+                call = self._call(host, link, program)
+                pipes = Pipes(link.execute(call.command))
+                answer = _run(link, call, pipes, limit=limit, started=started)
+        except BaseException:
             self._forget(link)
+            raise
+        self._park(link, pipes.channel, ended=not answer.truncated)
+        return answer
 
     def start(self, host: Host, program: Program, *, timeout: float) -> Channel:
         deadline = time.monotonic() + timeout
-        link = self._log_in(self._ssh_config.endpoint(host), deadline)
+        link = self._connect(host, deadline)
         try:
             with _host_errors(link, timeout, deadline):
                 call = self._call(host, link, program)
@@ -83,6 +98,7 @@ class FabricTransport:
         return agent
 
     def close(self) -> None:
+        self._closed.set()
         with self._lock:
             links = tuple(self._links)
         for link in links:
@@ -96,6 +112,53 @@ class FabricTransport:
         with self._lock:
             self._links.discard(link)
 
+    def _connect(self, host: Host, deadline: float) -> "_Link":
+        """Return a parked connection to the host that still works, or else a new one."""
+        endpoint = self._ssh_config.endpoint(host)
+        with self._lock:
+            link = self._parked.pop(endpoint, None)
+        if link:
+            link.deadline = deadline
+            waiting_for("the connection of the last program")
+            with attempt.current().breakable(link.drop):
+                if link.answers():
+                    return link
+            self._forget(link)
+        return self._log_in(endpoint, deadline)
+
+    def _park(self, link: "_Link", channel: SshChannel, *, ended: bool) -> None:
+        """Keep a connection for the next program if the options say so, else drop it.
+
+        Connections behind a bastion are not kept: all of them would be open files of one process there.
+        """
+        if self._options.parked and ended and link.endpoint.via is None:
+            with contextlib.suppress(*_BROKEN):
+                channel.close()
+                link.keep()
+                with self._lock:
+                    if len(self._parked) < self._options.parked and link.endpoint not in self._parked:
+                        self._parked[link.endpoint] = link
+                        return
+        self._forget(link)
+
+    def _watch(self) -> None:
+        """Drop connections at their deadline, until the transport is closed."""
+        while not self._closed.wait(_WATCH):
+            now = time.monotonic()
+            with self._lock:
+                overdue = [link for link in self._links if link.deadline <= now]
+            for link in overdue:
+                link.keep()  # it is dropped once
+                # A forwarded connection may wait for its bastion, and would hold up the others.
+                threading.Thread(target=self._forget, args=(link,), daemon=True).start()
+
+    def _add(self, link: "_Link") -> None:
+        with self._lock:
+            self._links.add(link)
+            if self._watchdog is None:
+                self._watchdog = threading.Thread(target=self._watch, name="ssh-deadlines", daemon=True)
+                self._watchdog.start()
+
     def _log_in(self, endpoint: Endpoint, deadline: float) -> "_Link":
         """Return a connection on which a program can run."""
         return once_more(lambda: self._log_in_once(endpoint, deadline), deadline)
@@ -106,15 +169,26 @@ class FabricTransport:
             seconds = self._step_timeout(deadline)
             stream = bastion.forward(endpoint, seconds) if bastion else _tcp(endpoint, seconds)
             link = _Link(endpoint, stream, deadline)
-            with self._lock:
-                self._links.add(link)
+            self._add(link)
             try:
-                with attempt.current().breakable(link.drop):
+                with attempt.current().breakable(link.drop), self._turn(link, deadline):
                     self._open(link, deadline)
             except BaseException:
                 self._forget(link)
                 raise
             return link
+
+    @contextlib.contextmanager
+    def _turn(self, link: "_Link", deadline: float) -> Iterator[None]:
+        """Wait until fewer than LOGINS hosts log in."""
+        waiting_for("its turn to log in")
+        started = time.monotonic()
+        if not self._logins.acquire(timeout=max(0.0, deadline - started)):
+            raise errors.timed_out(link.target, time.monotonic() - started, "its turn to log in")
+        try:
+            yield
+        finally:
+            self._logins.release()
 
     def _step_timeout(self, deadline: float) -> float:
         return max(0.1, min(self._options.connect_timeout, deadline - time.monotonic()))
@@ -180,7 +254,7 @@ class FabricTransport:
 class _Link:
     """One connection from its first byte to its end. Any thread can drop it, at any stage.
 
-    It drops itself at `deadline` unless `keep` is called, because some waits inside paramiko have no timeout.
+    The transport drops it at `deadline` unless `keep` is called, because some waits inside paramiko have no timeout.
     Examples are a server that sends endless banner lines, and one that never answers the request to run a command.
     """
 
@@ -188,13 +262,20 @@ class _Link:
         self.endpoint = endpoint
         self.stream = stream
         self.session: Session | None = None
-        self._watchdog = threading.Timer(deadline - time.monotonic(), self.drop)
-        self._watchdog.daemon = True
-        self._watchdog.start()
+        self.deadline = deadline
 
     def keep(self) -> None:
         """Remove the deadline."""
-        self._watchdog.cancel()
+        self.deadline = float("inf")
+
+    def only_wait(self) -> None:
+        """Report that the login is over, and let paramiko's thread sleep until data comes.
+
+        Behind a bastion all hosts share its connection, and the number of hosts at once stays that of logins.
+        """
+        if isinstance(self.stream, socket.socket):
+            self.stream.settimeout(_QUIET)
+            attempt.current().logged_in()
 
     @property
     def target(self) -> errors.Target:
@@ -206,14 +287,24 @@ class _Link:
 
     def drop(self) -> None:
         """End the connection; every call blocked on it returns. Idempotent."""
-        self._watchdog.cancel()
+        self.keep()
         if isinstance(self.stream, socket.socket):
-            # Wakes paramiko's thread at once; closing alone leaves it in recv for up to 0.1 s.
+            # Wakes paramiko's thread at once; closing alone leaves it in recv for up to a minute.
             with contextlib.suppress(OSError):
                 self.stream.shutdown(socket.SHUT_RDWR)
         if self.session:
             self.session.close()
         self.stream.close()
+
+    def answers(self) -> bool:
+        """Return whether a parked connection still works. A firewall may have forgotten it."""
+        try:
+            if self.session is None or not self.session.is_active():
+                return False
+            self.session.open_session(timeout=_STILL_THERE).close()
+        except _BROKEN:
+            return False
+        return True
 
     def execute(self, command: str) -> SshChannel:
         """Return a channel on which `command` runs."""
@@ -353,10 +444,10 @@ def _tcp(endpoint: Endpoint, seconds: float) -> socket.socket:
     return stream
 
 
-def _run(link: _Link, call: Call, *, limit: int, started: float, timeout: float) -> Answer:
-    pipes = Pipes(link.execute(call.command))
+def _run(link: _Link, call: Call, pipes: Pipes, *, limit: int, started: float) -> Answer:
+    link.only_wait()
     output = BoundedOutput(limit)
-    early = call.dialogue.become(pipes.chunks(), pipes.send, started + timeout) if call.dialogue else ()
+    early = call.dialogue.become(pipes.chunks(), pipes.send, link.deadline) if call.dialogue else ()
     pipes.feed(call.data)
     for is_stderr, data in chain(early, pipes.chunks()):
         output.add(is_stderr, data)
@@ -383,6 +474,7 @@ class _FabricChannel:
         self._stderr = Tail(STDERR_TAIL)
         self._closed = False
         self._pipes = Pipes(link.execute(call.command))
+        link.only_wait()
         self._early = call.dialogue.become(self._pipes.chunks(), self._pipes.send, deadline) if call.dialogue else ()
         if call.dialogue is None or call.dialogue.python_ready:
             # If the program cannot be started, this may fail already; `error` then knows the reason.

@@ -3,7 +3,8 @@
 import queue
 import resource
 import threading
-from collections import deque
+import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -11,19 +12,26 @@ from typing import Generic, TypeVar
 
 from preflight.model.cluster import Host
 from preflight.transport import attempt as attempts
-from preflight.transport import errors
+from preflight.transport import errors, process_limits
 from preflight.transport.attempt import Attempt
 from preflight.transport.types import Progress, TransportError
 
 T = TypeVar("T")
 
-MOST_AT_ONCE = 64  # paramiko gains nothing beyond (measured: 198 hosts/s with 32, 260 with 64, 264 with 128 threads)
-_TICK = 0.5  # seconds between two checks of deadlines and two progress reports while nothing happens
+MOST_AT_ONCE = 4096  # hosts: each has two threads on the controller, and an open file
+# Hosts that log in at the same time. A login is work for the controller's processor, and paramiko gains nothing beyond
+# (measured: 198 logins/s with 32, 260 with 64, 264 with 128 threads). A host that logged in only has to be waited for.
+LOGINS = 64
+_TICK = 0.5  # seconds between two checks of deadlines while nothing happens
+_REPORT = 0.1  # seconds between two progress reports
 
 
 @dataclass(frozen=True)
 class FanOutLimits:
-    """Hosts at a time (64 at most, and a third of the open-file limit), and seconds for each from its own start."""
+    """Hosts at a time, and seconds for each from its own start.
+
+    There are never more hosts at a time than a third of the open-file limit, or a fourth of the thread limit.
+    """
 
     pool: int
     deadline: float
@@ -31,8 +39,8 @@ class FanOutLimits:
     @property
     def width(self) -> int:
         open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        limit = MOST_AT_ONCE if open_files == resource.RLIM_INFINITY else min(MOST_AT_ONCE, open_files // 3)
-        return max(1, min(self.pool, limit))
+        by_files = MOST_AT_ONCE if open_files == resource.RLIM_INFINITY else open_files // 3
+        return max(1, int(min(self.pool, MOST_AT_ONCE, by_files, process_limits.most_threads() // 4)))
 
 
 def fan_out(
@@ -53,7 +61,7 @@ def fan_out(
 
 
 class _FanOut(Generic[T]):
-    """One thread for each host, started by the calling thread as soon as a running one ends.
+    """One thread for each host, started by the calling thread as soon as a place is free.
 
     Daemon threads, not concurrent.futures: the interpreter joins an executor's threads when it exits.
     A thread that hangs in name resolution would then keep the command from ending.
@@ -73,28 +81,45 @@ class _FanOut(Generic[T]):
         self._phase = phase
         self._order = [host.name for host in hosts]
         self._waiting = deque(hosts)
-        self._running: dict[str, Attempt] = {}
+        self._running: OrderedDict[str, Attempt] = OrderedDict()  # in the order of their starts
+        self._logging_in: set[str] = set()
         self._results: dict[str, T | TransportError] = {}
-        self._ended: queue.SimpleQueue[tuple[str, Attempt, Future[T]]] = queue.SimpleQueue()
+        self._failed = 0
+        self._width = 1  # hosts at a time
+        self._events: queue.SimpleQueue[tuple[Attempt, Future[T] | None]] = queue.SimpleQueue()  # None: the login
 
     def run(self, width: int) -> dict[str, T | TransportError]:
+        self._width = width
         self._report()  # the start
+        reported = time.monotonic()
         try:
             while self._waiting or self._running:
-                while self._waiting and len(self._running) < width:
+                while self._waiting and len(self._running) < self._width and len(self._logging_in) < LOGINS:
                     self._start(self._waiting.popleft())
-                self._collect()
+                self._take_events()
                 self._abandon_overdue()
-                self._report()
+                if (now := time.monotonic()) - reported >= _REPORT or not self._running:
+                    reported = now
+                    self._report()
         finally:
             for attempt in self._running.values():  # none, unless an exception is on its way
                 attempt.break_off()
         return {name: self._results[name] for name in self._order}
 
     def _start(self, host: Host) -> None:
-        attempt = Attempt(host.name)
+        attempt = Attempt(host.name, on_login=lambda attempt: self._events.put((attempt, None)))
         self._running[host.name] = attempt
-        threading.Thread(target=self._one_host, args=(host, attempt), name=f"host-{host.name}", daemon=True).start()
+        self._logging_in.add(host.name)
+        thread = threading.Thread(target=self._one_host, args=(host, attempt), name=f"host-{host.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads: the host has to wait until others have ended
+            del self._running[host.name]
+            self._logging_in.discard(host.name)
+            if not self._running:
+                raise
+            self._width = len(self._running)
+            self._waiting.appendleft(host)
 
     def _one_host(self, host: Host, attempt: Attempt) -> None:
         attempts.begin(attempt)
@@ -103,54 +128,64 @@ class _FanOut(Generic[T]):
             future.set_result(self._work(host))
         except BaseException as error:  # handled by the calling thread
             future.set_exception(error)
-        self._ended.put((host.name, attempt, future))
+        self._events.put((attempt, future))
 
-    def _collect(self) -> None:
-        """Take the results of all hosts that have ended; wait for one if there is none."""
+    def _take_events(self) -> None:
+        """Take all logins and results so far; wait for one if there is none."""
         try:
-            outcome = self._ended.get(timeout=self._timeout())
+            event = self._events.get(timeout=self._timeout())
             while True:
-                self._take(*outcome)
-                outcome = self._ended.get_nowait()
+                self._take(*event)
+                event = self._events.get_nowait()
         except queue.Empty:
             pass
 
     def _timeout(self) -> float:
-        until_deadline = min(self._deadline - attempt.seconds for attempt in self._running.values())
-        return max(0.0, min(_TICK, until_deadline))
+        first = next(iter(self._running.values()))
+        return max(0.0, min(_TICK, self._deadline - first.seconds))
 
-    def _take(self, name: str, attempt: Attempt, future: Future[T]) -> None:
+    def _take(self, attempt: Attempt, future: Future[T] | None) -> None:
+        name = attempt.host
         if self._running.get(name) is not attempt:
             return  # abandoned before
+        self._logging_in.discard(name)
+        if future is None:
+            return
         del self._running[name]
         try:
             self._results[name] = future.result()
         except TransportError as error:
-            self._results[name] = error
+            self._fail(name, error)
         except BaseException as error:
             error.add_note(f"while working on host {name}")
             raise
 
+    def _fail(self, name: str, error: TransportError) -> None:
+        self._results[name] = error
+        self._failed += 1
+
     def _abandon_overdue(self) -> None:
-        for name, attempt in tuple(self._running.items()):
-            if attempt.seconds >= self._deadline:
-                del self._running[name]
-                self._results[name] = errors.abandoned(name, attempt.seconds, attempt.waiting_for)
-                attempt.break_off()
+        while self._running:
+            name, attempt = next(iter(self._running.items()))
+            if attempt.seconds < self._deadline:
+                return
+            del self._running[name]
+            self._logging_in.discard(name)
+            self._fail(name, errors.abandoned(name, attempt.seconds, attempt.waiting_for))
+            attempt.break_off()
 
     def _report(self) -> None:
         if self._progress is None:
             return
-        slowest = min(self._running.items(), key=lambda item: item[1].started, default=None)
-        failed = sum(isinstance(result, TransportError) for result in self._results.values())
+        slowest = next(iter(self._running.values()), None)
         self._progress(
             Progress(
                 done=len(self._results),
                 total=len(self._order),
-                failed=failed,
-                slowest=slowest[0] if slowest else None,
-                seconds=slowest[1].seconds if slowest else 0.0,
-                waiting_for=slowest[1].waiting_for if slowest else "",
+                failed=self._failed,
+                slowest=slowest.host if slowest else None,
+                seconds=slowest.seconds if slowest else 0.0,
+                waiting_for=slowest.waiting_for if slowest else "",
                 phase=self._phase,
             )
         )

@@ -117,14 +117,15 @@ def _to_stderr(notice: str) -> None:
 class Options:
     """Transport settings of the command line. Timeouts are in seconds.
 
-    `pool`: hosts in flight, never more than a third of the open-file limit. `sudo_password`: None means `sudo -n`.
-    `notice` receives messages about accepted new host keys and ignored ssh settings.
+    `parked`: number of connections to keep for the next programs of their hosts. A command that changes hosts keeps
+    none: only a new connection shows that a host still lets us in. `sudo_password`: None means `sudo -n`.
+    `notice` gets messages about accepted new host keys and ignored ssh settings.
     """
 
     accept_new: bool = False
     connect_timeout: float = 10.0  # TCP connect and banner
     auth_timeout: float = 15.0
-    pool: int = 32
+    parked: int = 0
     sudo_password: Password | None = field(default=None, repr=False)
     notice: Callable[[str], None] = _to_stderr
 

@@ -28,7 +28,7 @@ from preflight.transport import (
     open_transport,
 )
 from tests.lab.sshd import Sshd, new_key, running
-from tests.lab.ways_in import ECHO, cluster, local_host, run, wait_until
+from tests.lab.ways_in import ECHO, cluster, local_host, logins, run, wait_until
 
 pytestmark = pytest.mark.lab
 
@@ -206,6 +206,40 @@ def test_closing_the_transport_ends_its_agents(server: Sshd, transport: str, tmp
         assert next(lines) == b"> a"
     assert list(lines) == []
     wait_until(gone.exists)
+
+
+# Parked connections.
+
+CLIENT = Program("import os; print(os.environ['SSH_CONNECTION'].split()[1])")  # the port of this connection
+
+
+def test_a_parked_connection_runs_the_next_program_and_others_log_in_anew(server: Sshd) -> None:
+    host = server.host("fabric")
+    with open_transport(cluster(host), Options(parked=1)) as opened:
+        first, second = (opened.run(host, CLIENT, timeout=20).stdout for _ in range(2))
+        with contextlib.closing(opened.start(host, CLIENT, timeout=20)) as agent:
+            third = next(agent.lines()) + b"\n"
+    assert first == second == third
+    with open_transport(cluster(host), Options()) as opened:
+        assert len({opened.run(host, CLIENT, timeout=20).stdout for _ in range(2)}) == 2
+
+
+def test_a_connection_with_a_program_that_still_runs_is_not_parked(server: Sshd) -> None:
+    host, endless = server.host("fabric"), "import sys\nwhile True: sys.stdout.write('x' * 4096)"
+    with open_transport(cluster(host), Options(parked=1)) as opened:
+        assert opened.run(host, Program(endless), timeout=20, limit=10_000).truncated
+        before = logins(server)
+        assert opened.run(host, Program("print(1)"), timeout=20).stdout == b"1\n"
+    assert logins(server) == before + 1
+
+
+def test_a_parked_connection_that_the_server_closed_is_not_used(server: Sshd) -> None:
+    host = server.host("fabric")
+    parent = Program("import os; print(os.getppid())")  # sshd's process of this connection
+    with open_transport(cluster(host), Options(parked=1)) as opened:
+        os.kill(int(opened.run(host, parent, timeout=20).stdout), signal.SIGTERM)
+        time.sleep(0.5)
+        assert opened.run(host, Program("print(1)"), timeout=20).stdout == b"1\n"
 
 
 # Many hosts.

@@ -48,6 +48,14 @@ def test_many_hosts_share_one_bastion_connection(server: Sshd, bastion: Sshd, tm
     assert logins(bastion) == before + 1
 
 
+def test_a_connection_behind_a_bastion_is_not_parked(server: Sshd, bastion: Sshd, tmp_path: Path) -> None:
+    host = server.host("fabric", bastion=bastion.bastion, known_hosts=both_known(server, bastion, tmp_path))
+    before = logins(server)
+    with open_transport(cluster(host), Options(parked=5)) as opened:
+        assert [opened.run(host, Program("print(1)"), timeout=30).stdout for _ in range(2)] == [b"1\n"] * 2
+    assert logins(server) == before + 2
+
+
 def test_the_bastions_host_key_is_held_to_the_same_policy(
     server: Sshd, bastion: Sshd, tmp_path: Path, transport: str
 ) -> None:

@@ -239,11 +239,11 @@ def test_a_verdict_stands_when_its_reader_goes_away(tmp_path: Path) -> None:
     assert verdict_without_a_reader("parse", "nvidia-smi.query", odd) == 3
 
 
-@pytest.mark.parametrize("pool", ["0", "-1", "65", "x"])
+@pytest.mark.parametrize("pool", ["0", "-1", "4097", "x"])
 def test_a_pool_that_is_none_is_refused(pool: str) -> None:
     done = preflight("check", "--pool", pool)
     assert done.returncode == 2
-    assert "number from 1 to 64" in done.stderr
+    assert "number from 1 to 4096" in done.stderr
 
 
 def test_a_full_disk_behind_stdout_is_said_without_a_traceback() -> None:

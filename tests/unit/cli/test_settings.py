@@ -31,7 +31,7 @@ def parsed(*words: str) -> argparse.Namespace:
 def test_without_settings_the_defaults_are_those_of_the_help() -> None:
     args = parsed("check")
     assert args.inventory is DEFAULT_INVENTORY
-    assert (args.pool, outputs(args)) == (32, [ReportOutput("console")])
+    assert (args.pool, outputs(args)) == (4096, [ReportOutput("console")])
 
 
 def test_options_win_over_the_variable_and_the_variable_over_the_file(
@@ -83,8 +83,8 @@ def test_the_home_directory_of_the_file_is_expanded(config: Path, monkeypatch: p
     ("text", "says"),
     [
         (b"\npools = 3\n", ":2: pools: unknown key. The keys are inventory, pool, output."),
-        (b'inventory = "x"\npool = 65\n', ":2: pool: should be a number from 1 to 64"),
-        (b"pool = true\n", ":1: pool: should be a number from 1 to 64"),
+        (b'inventory = "x"\npool = 4097\n', ":2: pool: should be a number from 1 to 4096"),
+        (b"pool = true\n", ":1: pool: should be a number from 1 to 4096"),
         (b"inventory = 3\n", ":1: inventory: should be the path of an inventory"),
         (b'inventory = "~no-such-user/x"\n', ":1: inventory: should be the path of an inventory"),
         (b'output = "xml"\n', ":1: output: should be one of console, short, json,"),

@@ -1,6 +1,7 @@
 """Many hosts at once: bounded, in order, each with its deadline."""
 
 import io
+import resource
 import threading
 import time
 
@@ -8,7 +9,7 @@ import pytest
 
 from preflight.app.progress_line import ProgressLine, line_of
 from preflight.model.cluster import Host
-from preflight.transport import ErrorKind, FanOutLimits, Progress, TransportError, fan_out
+from preflight.transport import ErrorKind, FanOutLimits, Progress, TransportError, fan_out, fanout, process_limits
 from preflight.transport import attempt as attempts
 from preflight.transport.types import WholeProgress
 
@@ -30,7 +31,7 @@ def test_no_hosts_are_no_work() -> None:
     assert fan_out([], lambda host: host.name, FanOutLimits(4, 1)) == {}
 
 
-def most_at_once(pool: int, expected: int) -> int:
+def most_at_once(pool: int, expected: int, *, logs_in: bool = False) -> int:
     """How many hosts run together at most; each waits until `expected` do, and a little longer."""
     lock = threading.Lock()
     full = threading.Event()
@@ -38,6 +39,8 @@ def most_at_once(pool: int, expected: int) -> int:
 
     def work(_: Host) -> None:
         nonlocal running, most
+        if logs_in:
+            attempts.current().logged_in()
         with lock:
             running += 1
             most = max(most, running)
@@ -53,13 +56,42 @@ def most_at_once(pool: int, expected: int) -> int:
 
 
 @pytest.mark.parametrize(("pool", "most"), [(3, 3), (1000, 64), (0, 1)])
-def test_as_many_hosts_as_the_pool_has_but_never_more_than_64_run_at_once(pool: int, most: int) -> None:
+def test_as_many_hosts_as_the_pool_has_but_never_more_than_64_log_in_at_once(pool: int, most: int) -> None:
     assert most_at_once(pool, expected=most) == most
 
 
+def test_a_host_that_has_logged_in_holds_up_no_other() -> None:
+    assert most_at_once(1000, expected=90, logs_in=True) == 90
+    assert most_at_once(70, expected=70, logs_in=True) == 70
+
+
 def test_no_more_hosts_than_a_third_of_the_open_file_limit_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda _: (30, 30))
+    monkeypatch.setattr("resource.getrlimit", lambda kind: (30, 30) if kind == resource.RLIMIT_NOFILE else (-1, -1))
     assert most_at_once(64, expected=10) == 10
+
+
+def test_no_more_hosts_than_a_fourth_of_the_thread_limit_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_limits, "most_threads", lambda: 20.0)
+    assert most_at_once(64, expected=5) == 5
+
+
+def test_if_no_thread_can_be_started_the_host_waits_for_another_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if thread.name.startswith("host-") and threading.active_count() > before + 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    before = threading.active_count()
+    monkeypatch.setattr(threading.Thread, "start", limited)
+
+    def work(host: Host) -> str:
+        time.sleep(0.05)
+        return host.name
+
+    results = fan_out(hosts(9), work, FanOutLimits(64, 20))
+    assert list(results) == list(results.values()) == [host.name for host in hosts(9)]
 
 
 def test_a_host_that_fails_is_a_result_like_any_other() -> None:
@@ -147,7 +179,8 @@ def test_work_that_becomes_breakable_after_the_break_ends_at_once() -> None:
         assert dropped.is_set()
 
 
-def test_progress_counts_and_names_the_slowest_host_and_what_it_waits_for() -> None:
+def test_progress_counts_and_names_the_slowest_host_and_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fanout, "_REPORT", 0.0)
     reports: list[Progress] = []
     release = threading.Event()
 

@@ -1,6 +1,6 @@
 """All checks over the facts of large clusters, without contact to any host.
 
-The facts are those of the tests' healthy cluster, with a rank table, a whitelist, /etc/hosts and names of every host.
+The facts are those of the tests' healthy cluster, with a rank table, and with a whitelist and /etc/hosts of all hosts.
 Thus the data that grows with the square of the hosts on a real site also does so here.
 """
 
@@ -50,7 +50,6 @@ def scene(hosts: int) -> tuple[Cluster, ClusterFacts]:
         )  # fmt: skip
         cluster = replace(healthy.healthy_cluster(), hosts=inventory, cidrs=(NETWORK,))
         white = _whitelist(inventory)
-        everybody = {host.name: (host.address,) for host in inventory}
         files = healthy.healthy_environment(replace(cluster, setup=healthy.SETUP), "eth0")
         facts: dict[str, HostFacts | Unreachable] = {}
         for number, host in enumerate(inventory, 1):
@@ -63,7 +62,8 @@ def scene(hosts: int) -> tuple[Cluster, ClusterFacts]:
             mine, first = number == 1, inventory[0]
             endpoints: dict[str, bool | None] = {first.name: mine, first.address: mine}
             facts[host.name] = replace(
-                found, names=Names((host.address,), dict(everybody)), job=_job(found.job, _rank_table(host), white),
+                found, names=Names((host.address,), {first.name: (first.address,)}, hosts, hosts),
+                job=_job(found.job, _rank_table(host), white),
                 environment=replace(files, hosts=f"# {host.name}\n{files.hosts}"), nic=_cabled(found.nic, number),
                 clock=Clock(0.0, 0.01), sysctl=replace(found.sysctl, somaxconn=65535, syn_backlog=65535),
                 naming=replace(found.naming, endpoints=endpoints),

@@ -20,7 +20,7 @@ from preflight.transport.fanout import FanOutLimits, fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import ErrorKind, Program, Progress, Transport, TransportError
 
-POOL = 32  # hosts in flight
+POOL = 4096  # hosts in flight
 # Seconds for a section on its host. `job` may have to start a container; hccn_tool is called 9 times a device.
 HOST_SECTIONS = {
     "os": 5.0,
@@ -62,7 +62,7 @@ class FactsRequest:
 
 @dataclass(frozen=True)
 class CollectorRequest:
-    """A request to the collector in one round trip. `deadlines`: section → seconds."""
+    """A request to the collector in one round trip. `deadlines`: section → seconds. `words`: those of one host."""
 
     source: str
     deadlines: dict[str, float]
@@ -84,9 +84,9 @@ class CollectorRequest:
 def _collector_request(request: FactsRequest) -> CollectorRequest:
     """Return the request common to all hosts. Each host's device ids, names and partners are added later."""
     cluster, readings, deep = request.cluster, request.readings, request.deep
-    words: dict[str, object] = {
+    shared: dict[str, object] = {
         "ports": cluster.ports.ranges,
-        "names": [host.name for host in cluster.hosts],
+        "names": {host.name: host.address for host in cluster.hosts},
         "hosts_file": cluster.setup.hosts_file,
         "limits": bool(cluster.setup.memlock or cluster.setup.nofile),
         "readings": [[name, "status" if name == "cfg" else "-g"] for name in _queries(cluster, readings)],
@@ -98,7 +98,7 @@ def _collector_request(request: FactsRequest) -> CollectorRequest:
     deadlines = _deadlines(cluster, deep=deep)
     if request.sections:
         deadlines = {name: (deadlines | EXTRAS)[name] for name in request.sections}
-    return CollectorRequest(source("collect"), deadlines, words)
+    return CollectorRequest(source("collect", shared=shared), deadlines, {})
 
 
 def _queries(cluster: Cluster, readings: Sequence[str]) -> list[str]:
@@ -187,14 +187,14 @@ def collect_answers(
     def collect_host(host: Host) -> Seen:
         devices = tuple(device.index for device in host.devices)
         ring = neighbours.targets(hosts, host.name) if tries_ssh else []
-        host_words = {
+        host_words: dict[str, object] = {
             "devices": devices,
             "called": [host.name, host.address],
             "connects": {**connects, "targets": partners[host.name]},
             "neighbours": {"user": cluster.probe.user, "targets": ring},
             "naming": naming.queries(cluster.hosts, host.name),
         }
-        host_request = replace(common_request, words={**common_request.words, **host_words})
+        host_request = replace(common_request, words=host_words)
 
         def ask(host: Host, refused: Unreachable | None) -> Seen:
             sent = time.time()

@@ -169,7 +169,11 @@ class Names:
     """The host's addresses of names, by its configured files and services."""
 
     hostname: tuple[str, ...]  # addresses that its own name resolves to
-    cluster: dict[str, tuple[str, ...]]  # inventory host name → addresses; empty: does not resolve
+    # Inventory host name → addresses, or none if it does not resolve: of the first host, and of names that resolve to
+    # other addresses than in the inventory. It has all names if `planned` is 0.
+    cluster: dict[str, tuple[str, ...]]
+    resolved: int = 0  # names that were resolved
+    planned: int = 0  # names in the inventory at that time
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Source texts of the programs that run on hosts (`preflight/remote/`)."""
 
+import json
+from collections.abc import Mapping
 from importlib.resources import files
 
 # A program of several modules becomes a package on the host, made from texts in memory.
@@ -26,10 +28,11 @@ def front() -> str:
     return (files("preflight") / "remote" / "gate_front.sh").read_text(encoding="utf-8")
 
 
-def source(name: str, *imported: str) -> str:
+def source(name: str, *imported: str, shared: Mapping[str, object] | None = None) -> str:
     """Return the text of the program `name`: a file, or the modules of a folder with a `main.main` to run.
 
-    `imported` are folders with modules that it imports, or single modules of them ("agent.network").
+    `imported` are folders with modules that it imports, or single modules of them ("agent.network"). `shared` becomes
+    REQUEST of the folder's module `shared`, so that the text holds what all hosts are asked alike.
     """
     folder = files("preflight") / "remote"
     if not (folder / name).is_dir():
@@ -41,4 +44,6 @@ def source(name: str, *imported: str) -> str:
         modules = (module.name for module in (folder / package).iterdir() if module.name.endswith(".py"))
         for module in sorted(module for module in modules if not only or module == f"{only}.py"):
             texts[f"{package}.{module.removesuffix('.py')}"] = (folder / package / module).read_text(encoding="utf-8")
+    if shared is not None:
+        texts[f"{name}.shared"] = f"REQUEST = {json.loads(json.dumps(shared))!r}\n"
     return _PACKAGE.format(name=name, texts=texts)

@@ -23,7 +23,14 @@ def answer(
 ) -> dict[str, Any]:
     """What the collector answers. `path`: a directory of tools that goes in front of PATH."""
     deadlines = dict.fromkeys(sections, deadline)
-    words = {"marker": "mark-1", "deadlines": deadlines, "ports": [], "names": [], "called": [], **request}
+    words = {
+        "marker": "mark-1",
+        "deadlines": deadlines,
+        "ports": [],
+        "names": {},
+        "called": ["node01", "10.1.0.1"],
+        **request,
+    }
     program = source.encode()
     done = subprocess.run(
         ["/usr/bin/env", "python3", "-I", "-c", LOADER.format(len(program))],

@@ -1,7 +1,7 @@
 """Checks of a host's own address: one on the host NIC, and names that resolve to it."""
 
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from ipaddress import ip_address
 
 from preflight.checks.engine.registry import Here, host_check
@@ -114,28 +114,39 @@ def cluster_names(scribe: Here, names: Names) -> Iterator[Finding]:
     """Why: MASTER_ADDR, host files and rank tables often contain names. An outdated line in a host's /etc/hosts sends
     that host's ranks to the wrong machine.
 
-    Result: WARN if a name does not resolve to the address in the inventory.
+    Result: WARN if a name does not resolve to the address in the inventory. In a cluster of more than 512 hosts, a host
+    resolves its next 512 names, and all names to which its /etc/hosts gives another address.
 
     Check manually: Run this on every host. Replace NAME with the name in the finding.
       getent ahostsv4 NAME
 
     Fix: Add the same lines to /etc/hosts on every host, or add the names to DNS.
     """
-    resolved, own = names.cluster, scribe.host.name
-    planned = scribe.cluster.ipv4_hosts
-    unresolved = [name for name, address in planned.items() if address not in resolved.get(name, ()) and name != own]
-    wrong = [
-        f"{name} {_resolution(resolved.get(name, ()))} (inventory: {planned[name]})" for name in unresolved[:_NAMED]
-    ]
-    if len(unresolved) > _NAMED:
-        wrong.append(f"and {len(unresolved) - _NAMED} more")
-    if unresolved:
-        verb = "does" if len(unresolved) == 1 else "do"
+    own, planned = scribe.host.name, scribe.cluster.ipv4_hosts
+    if names.planned not in (0, len(scribe.cluster.hosts)):
+        yield scribe.unknown(f"{own}: the names were resolved for an inventory of {names.planned} hosts")
+        return
+    wrong = _wrong_names(names, planned, own)
+    if wrong:
+        verb = "does" if len(wrong) == 1 else "do"
+        count = (f"and {len(wrong) - _NAMED} more",) if len(wrong) > _NAMED else ()
         yield scribe.bad(
-            f"{own}: {len(unresolved)} of {len(planned)} host names {verb} not match the inventory: {wrong[0]}",
-            evidence=tuple(wrong[1:]),
+            f"{own}: {len(wrong)} of {names.resolved or len(planned)} host names {verb} not match the inventory: "
+            f"{wrong[0]}",
+            evidence=(*wrong[1:_NAMED], *count),
             remedy=f"correct the host names in /etc/hosts on {own} or in DNS, or use IP addresses in jobs",
         )
+
+
+def _wrong_names(names: Names, planned: Mapping[str, str], own: str) -> list[str]:
+    """Return the other hosts' names that do not resolve as planned, each with its addresses."""
+    resolved = names.cluster if names.planned else planned  # older facts have all names
+    wrong = []
+    for name in resolved:
+        addresses = names.cluster.get(name, ())
+        if name in planned and name != own and planned[name] not in addresses:
+            wrong.append(f"{name} {_resolution(addresses)} (inventory: {planned[name]})")
+    return wrong
 
 
 def _resolution(addresses: Collection[str]) -> str:

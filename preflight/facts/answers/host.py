@@ -123,6 +123,8 @@ class _Network:
 class _Names:
     hostname: list[str]
     cluster: dict[str, list[str]]
+    resolved: int = 0
+    planned: int = 0
 
 
 Sections = Mapping[str, msgspec.Raw]
@@ -269,7 +271,7 @@ def _names(raw: _Names) -> Names | Missing:
         except ValueError:
             return Missing(f"the host's own name resolves to {quote(address)}, which is not an address")
     cluster_addresses = {name: tuple(dict.fromkeys(addresses)) for name, addresses in raw.cluster.items()}
-    return Names(tuple(dict.fromkeys(raw.hostname)), cluster_addresses)
+    return Names(tuple(dict.fromkeys(raw.hostname)), cluster_addresses, raw.resolved, raw.planned)
 
 
 def _load(raw: Load) -> Load | Missing:

@@ -1,14 +1,15 @@
 """Collector: reads the state of one host and answers with raw text, section by section.
 
 It runs on the host, and the controller never imports it. Standard library only, Python 3.6 syntax. The modules of this
-package are sent together. The rest of stdin is the request, a JSON object:
+package are sent together. `shared.REQUEST` is the part of the request that is the same for all hosts. The rest of stdin
+is the part for this host, a JSON object. Together:
 
     `marker`    Word that frames the answer. Banners before it and noise after it do no harm.
     `deadlines` {section: seconds it may take} of the sections wanted (MODULES below).
     `ports`     [[low, high], …] job ports, for `sockets` and `connects`.
     `connects`  {"targets": [[host, name or address], …], "ports": [port, …], "ephemeral"}, for `connects`.
                 With "ephemeral", the first and the last of the ephemeral ports are tried, too.
-    `names`     Host names to resolve, for `names`.
+    `names`     {host name: address in the inventory}, for `names`. The first one is of particular interest.
     `naming`    {"peers", "addresses", "endpoints"}, for `naming`.
                 These are host names, addresses of other hosts, and names and addresses of the first host.
     `hosts_file`, `limits`  True if the inventory asks for these, for `environment`.
@@ -17,7 +18,7 @@ package are sent together. The rest of stdin is the request, a JSON object:
     `shells`    {"user", "prefixes", "programs"}, for `shells`.
                 These are the jobs' user or "", prefixes of variables, and programs to find on PATH.
     `neighbours` {"user": the jobs', or "", "targets": [[host, name or address], …]}, for `neighbours`.
-    `called`    [name, address] of this host in the inventory, for `job`.
+    `called`    [name, address] of this host in the inventory, for `job` and `names`.
     `devices`   Device ids, for `hccn`. Every /dev/davinciN is read besides.
     `readings`  [["ip", "-g"], …] arguments of hccn_tool, for `hccn`, in this order.
     `deep_readings`  ["optical", …] queries with -g after them, as far as the tool knows them.
@@ -36,6 +37,7 @@ import sys
 import threading
 import time
 
+from collect import shared
 from collect.tools import LookError, adopt_orphans, leave, leave_on_signals, leave_with_the_connection
 
 # Section → the module of this package with `look_SECTION(request, deadline)`, which returns a value for JSON. Only the
@@ -88,7 +90,7 @@ def section(name):
 
 def main():
     start_time = time.time()
-    request = json.loads(sys.stdin.buffer.read().decode())
+    request = dict(shared.REQUEST, **json.loads(sys.stdin.buffer.read().decode()))
     adopt_orphans()
     leave_on_signals()
     threading.Thread(target=leave_with_the_connection, daemon=True).start()

@@ -9,6 +9,8 @@ import socket
 from collect.own import preflight_processes
 from collect.tools import LookError, command, each, listed, listing, read, required
 
+MOST_NAMES = 512  # that one host resolves
+
 
 def look_os(request, deadline):
     name = os.uname()
@@ -87,15 +89,53 @@ def look_sockets(request, deadline):
 
 
 def look_names(request, deadline):
-    """Return the addresses of all names, resolved eight at a time: one dead name server must not cost a timeout per
-    host."""
-    own_name = socket.gethostname()
-    names = set([own_name] + request["names"])
+    """Return the addresses of this host's own name and of the first host's, and of names that resolve to others than
+    in the inventory.
+
+    Names are resolved eight at a time: one dead name server must not cost a timeout per host.
+    """
+    own_name, planned = socket.gethostname(), request["names"]
+    first = next(iter(planned))
+    names = {own_name, first} | names_to_resolve(planned, request["called"][0])
     answers = each(names, addresses_of, deadline - 0.5, 8)
     unresolved = sorted(names - set(answers))
     if unresolved:
         raise LookError("%s was not resolved in time" % ", ".join(unresolved[:4]))
-    return {"hostname": answers[own_name], "cluster": {name: answers[name] for name in request["names"]}}
+    cluster = {
+        name: answers[name]
+        for name in planned
+        if name in answers and (name == first or planned[name] not in answers[name])
+    }
+    return {
+        "hostname": answers[own_name],
+        "cluster": cluster,
+        "resolved": len(names & set(planned)),
+        "planned": len(planned),
+    }
+
+
+def names_to_resolve(planned, own_name, hosts_file=None):
+    """Return the names to resolve: all, or in a large cluster MOST_NAMES from this host's own name on, and those that
+    its /etc/hosts gives another address.
+
+    If every host resolved all names, a name server would get the square of their number.
+    """
+    names = list(planned)
+    if len(names) <= MOST_NAMES:
+        return set(names)
+    begin = names.index(own_name) if own_name in planned else 0
+    chosen = set((names + names)[begin : begin + MOST_NAMES])
+    for line in (hosts_file_text() if hosts_file is None else hosts_file).splitlines():
+        words = line.partition("#")[0].split()
+        chosen.update(name for name in words[1:] if planned.get(name, words[0]) != words[0])
+    return chosen
+
+
+def hosts_file_text():
+    try:
+        return read("/etc/hosts") or ""
+    except LookError:
+        return ""
 
 
 def addresses_of(name):

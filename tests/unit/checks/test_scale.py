@@ -55,7 +55,23 @@ def test_a_host_that_knows_no_other_name_lists_some_of_them() -> None:
     cluster, facts = SCENES[2 * HOSTS]
     first, found = cluster.hosts[0], facts.hosts[cluster.hosts[0].name]
     assert isinstance(found, HostFacts)
-    lost = ClusterFacts({first.name: replace(found, names=Names((first.address,), {}))})
+    unknown: dict[str, tuple[str, ...]] = {host.name: () for host in cluster.hosts}
+    lost = ClusterFacts({first.name: replace(found, names=Names((first.address,), unknown))})
     (finding,) = run_checks(cluster, lost, checks=[all_checks()["HST105"]], hosts=[first])
     assert f"{2 * HOSTS - 1} of {2 * HOSTS} host names" in finding.summary
     assert (len(finding.evidence), finding.evidence[-1]) == (20, "and 27 more")
+
+
+def test_names_that_were_resolved_for_another_inventory_prove_nothing() -> None:
+    cluster, facts = SCENES[HOSTS]
+    first, found = cluster.hosts[0], facts.hosts[cluster.hosts[0].name]
+    assert isinstance(found, HostFacts)
+    for planned, outcome in ((HOSTS, Outcome.PASS), (HOSTS - 1, Outcome.UNKNOWN)):
+        names = Names((first.address,), {first.name: (first.address,)}, resolved=planned, planned=planned)
+        (finding,) = run_checks(
+            cluster,
+            ClusterFacts({first.name: replace(found, names=names)}),
+            checks=[all_checks()["HST105"]],
+            hosts=[first],
+        )
+        assert finding.outcome is outcome

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+from collect.system import names_to_resolve
+
 from preflight.transport.bootstrap import RUN, python_argv
 from preflight.transport.types import Program
 from tests.unit.collector import COLLECT, LOADER, REMOTE, SOURCE, answer, tool
@@ -24,7 +26,7 @@ def test_what_every_look_pays_for_is_light() -> None:
 
 
 def test_the_kernel_files_and_users_of_this_machine_are_seen() -> None:
-    found = answer("os", "sysctl", "names", names=["localhost", "no..such"])
+    found = answer("os", "sysctl", "names", names={"localhost": "127.0.0.1", "no..such": "10.1.0.2"})
     assert found["os"]["value"]["kernel"] == os.uname().release
     assert found["os"]["value"]["root"] is (os.geteuid() == 0)
     reserved = Path("/proc/sys/net/ipv4/ip_local_reserved_ports").read_text(encoding="ascii")
@@ -32,6 +34,21 @@ def test_the_kernel_files_and_users_of_this_machine_are_seen() -> None:
     assert "127.0.0.1" in found["names"]["value"]["cluster"]["localhost"]
     assert found["names"]["value"]["cluster"]["no..such"] == []
     assert found["clock"]["value"]["start"] <= found["clock"]["value"]["end"] <= time.time()
+
+
+def test_only_names_that_resolve_to_other_addresses_are_returned_and_the_first() -> None:
+    planned = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2", "127.0.0.3": "10.1.0.3"}
+    found = answer("names", names=planned)["names"]["value"]
+    assert found["cluster"] == {"127.0.0.1": ["127.0.0.1"], "127.0.0.3": ["127.0.0.3"]}
+
+
+def test_in_a_large_cluster_a_host_resolves_the_next_names_and_what_its_hosts_file_has_otherwise() -> None:
+    planned = {f"node{number:04}": f"10.1.{number // 250}.{number % 250 + 1}" for number in range(2000)}
+    assert names_to_resolve(dict(list(planned.items())[:512]), "node0001", "") == set(list(planned)[:512])
+    lines = f"# 10.9.9.9 node0007\n10.9.9.9 node0008 alias # node0009\n{planned['node0011']} node0011\n"
+    chosen = names_to_resolve(planned, "node1998", lines)
+    assert chosen == {"node1998", "node1999", *list(planned)[:510]}
+    assert names_to_resolve(planned, "node1000", lines) == {*list(planned)[1000:1512], "node0008"}
 
 
 def test_a_socket_on_a_job_port_is_seen_with_its_process_whatever_its_state() -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import IPv4Interface
 
 from preflight.checks.engine.registry import NPU, Here, host_check
 from preflight.checks.shared.device_scribe import DeviceScribe
@@ -11,6 +10,7 @@ from preflight.facts.types import Hccn, HccnConf, HccnDevice
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import Device
 from preflight.model.finding import Finding
+from preflight.model.ip import read_ipv4_interface
 
 PATH = "/etc/hccn.conf"
 KEYS = ("address", "gateway", "netdetect", "mtu")  # of the file; an address counts with its netmask
@@ -163,7 +163,7 @@ def _settings(device: HccnDevice, conf: HccnConf, planned: Device) -> _Settings:
 
 def _interface(address: str | None, netmask: str | None) -> str | None:
     try:
-        return str(IPv4Interface(f"{address}/{netmask}")) if address and netmask else None
+        return str(read_ipv4_interface(f"{address}/{netmask}")) if address and netmask else None
     except ValueError:
         return None
 

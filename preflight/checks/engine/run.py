@@ -12,6 +12,7 @@ from preflight.facts.types import DEEP, ON_REQUEST, ClusterFacts, HostFacts, Mis
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import UsageError
 from preflight.model.finding import Finding
+from preflight.model.garbage import nothing_collected
 from preflight.model.outcome import Outcome
 from preflight.rules.accelerator_kind import other_kind
 
@@ -43,14 +44,15 @@ def run_checks(
     of_other_kind = {host.name for host in hosts if _is_of_other_kind(cluster, facts.hosts.get(host.name))}
     findings: list[Finding] = []
     rounds = dict(rounds or {})
-    for id_, check in sorted({**reach_checks, **selected}.items()):
-        if KNOWN in check.needs:
-            rounds[KNOWN] = tuple(findings)
-        subjects = _subjects(check, hosts, facts, selected=id_ in selected)
-        findings += (
-            with_remedy(cluster, finding, other_product=finding.host in of_other_kind)
-            for finding in _run(check, cluster, subjects, facts, rounds)
-        )
+    with nothing_collected():
+        for id_, check in sorted({**reach_checks, **selected}.items()):
+            if KNOWN in check.needs:
+                rounds[KNOWN] = tuple(findings)
+            subjects = _subjects(check, hosts, facts, selected=id_ in selected)
+            findings += (
+                with_remedy(cluster, finding, other_product=finding.host in of_other_kind)
+                for finding in _run(check, cluster, subjects, facts, rounds)
+            )
     return findings
 
 

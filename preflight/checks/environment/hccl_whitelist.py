@@ -1,8 +1,9 @@
 """HCCL's whitelist of hosts, where jobs turn it on."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from ipaddress import ip_address
 from typing import Any
 
@@ -34,46 +35,58 @@ def holds_all(scribe: All, job: Mapping[str, Job], network: Mapping[str, Network
     """
     chosen = {name: choose(job[name].variables, network[name]) for name in job}
     wanted = {str(choice.address.ip): name for name, choice in chosen.items() if isinstance(choice, NicChoice)}
+    lacking = cache(partial(_lacking, wanted))  # all hosts of a cluster have the same text
     for host, job_of_host in job.items():
         path = job_of_host.variables.get(_FILE, "")
         # ENV105 reports a host that sets only one of the two.
         if path and job_of_host.variables.get("HCCL_WHITELIST_DISABLE") == "0":
-            yield from _missing_addresses(scribe, host, path, job_of_host.files.get(path), wanted)
+            yield from _of_host(scribe, host, path, job_of_host.files.get(path), lacking)
 
 
-def _missing_addresses(
-    scribe: All, host: str, path: str, file: SeenFile | None, wanted: Mapping[str, str]
+def _of_host(
+    scribe: All, host: str, path: str, file: SeenFile | None, lacking: Callable[[str], Found["_Lacking"]]
 ) -> Iterator[Finding]:
-    """Yield the finding about one host's whitelist. `wanted`: address → its host."""
+    """Yield the finding about one host's whitelist. `lacking` returns what the text of one lacks."""
     if file is None or file.error:
         yield scribe.unknown(f"{host}: the HCCL whitelist {quote(path)} could not be read", host=host)
         return
-    listed = _addresses(file.text) if file.kind != "missing" else Found(error="is missing")
-    if listed.value is None:
-        text = f"{host}: the HCCL whitelist {quote(path)} {listed.error}"
-        example = json.dumps({"host_ip": [*wanted][:1] or ["10.1.0.1"]})
+    result = lacking(file.text) if file.kind != "missing" else Found(error="is missing")
+    if result.value is None:
+        text = f"{host}: the HCCL whitelist {quote(path)} {result.error}"
+        example = json.dumps({"host_ip": [scribe.cluster.hosts[0].address]})
         remedy = f"write a JSON object such as {example} to the file, or unset {_FILE} in the jobs' environment"
         yield scribe.bad(text, host=host, remedy=remedy)
-    elif missing := [address for address in wanted if address not in listed.value]:
+    elif count := result.value.count:
+        wanted, first = result.value.wanted, result.value.first
         yield scribe.bad(
             f"{host}: the HCCL whitelist {quote(path)} does not contain "
-            + _some([f"{address} ({wanted[address]})" for address in missing[:_NAMED]], len(missing)),
+            + _some([f"{address} ({name})" for address, name in first[:_NAMED]], count),
             host=host,
-            peer=wanted[missing[0]],
-            expected=f"{len(wanted)} host addresses",
-            found=f"{len(wanted) - len(missing)} host addresses",
-            remedy=f"add these addresses to host_ip in {path}: {_some(missing[:_ADDED], len(missing))}",
+            peer=first[0][1],
+            expected=f"{wanted} host addresses",
+            found=f"{wanted - count} host addresses",
+            remedy=f"add these addresses to host_ip in {path}: {_some([address for address, _ in first], count)}",
         )
 
 
-@lru_cache(maxsize=4)  # all hosts of a cluster have the same text
-def _addresses(text: str) -> Found[frozenset[str]]:
-    """Return the addresses of host_ip; an error where the text is no whitelist."""
+@dataclass(frozen=True)
+class _Lacking:
+    """What a whitelist does not contain of `wanted` addresses: `count` of them, and the first with their hosts."""
+
+    wanted: int
+    count: int
+    first: tuple[tuple[str, str], ...]
+
+
+def _lacking(wanted: Mapping[str, str], text: str) -> Found[_Lacking]:
+    """Return what the text lacks of `wanted` (address → its host); an error where it is no whitelist."""
     try:
         document: Any = json.loads(text)
-        return Found(frozenset(str(ip_address(address)) for address in document["host_ip"]))
+        listed = {str(ip_address(address)) for address in document["host_ip"]}
     except (ValueError, TypeError, KeyError, RecursionError):
         return Found(error="is not a JSON object with a list of addresses in host_ip")
+    missing = [(address, name) for address, name in wanted.items() if address not in listed]
+    return Found(_Lacking(len(wanted), len(missing), tuple(missing[:_ADDED])))
 
 
 def _some(shown: Sequence[str], count: int) -> str:

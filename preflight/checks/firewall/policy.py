@@ -3,7 +3,7 @@
 Preflight changes only its own parts: rules with its tag, its own file, and its lines in other files."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_interface
+from ipaddress import IPv4Address, IPv6Address
 
 from preflight.checks.engine.registry import All, Here, cluster_check, host_check
 from preflight.facts.sections.firewall import Arrival, Arrivals, Firewall
@@ -11,6 +11,7 @@ from preflight.facts.types import Network, Sysctl
 from preflight.model.change import Area, Change, Kind, Risk
 from preflight.model.cluster import FirewallPolicy
 from preflight.model.finding import Finding
+from preflight.model.ip import read_interface
 from preflight.model.outcome import Outcome
 from preflight.rules.firewall import blocked_connections, disabling, persistent_rules
 from preflight.rules.firewall.blocked_connections import Loss
@@ -63,7 +64,7 @@ def _foreign_networks(scribe: Here, network: Network) -> Finding | None:
 
 
 def _addresses(network: Network) -> list[IPv4Address | IPv6Address]:
-    return [ip_interface(address).ip for interface in network.interfaces for address in interface.addresses]
+    return [read_interface(address).ip for interface in network.interfaces for address in interface.addresses]
 
 
 def _rules_change(scribe: Here, gate: Gate) -> Change | None:

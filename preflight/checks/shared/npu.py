@@ -15,6 +15,7 @@ from preflight.facts.refusal import refused
 from preflight.facts.types import Hccn, HccnDevice, Reading
 from preflight.model.cluster import Device, Host
 from preflight.model.finding import Finding
+from preflight.model.ip import read_ipv4_interface
 
 
 def planned_device(host: Host, index: int) -> Device:
@@ -32,7 +33,7 @@ def interface_of(device: HccnDevice) -> IPv4Interface | None:
     if device.address.value is None or device.netmask.value is None:
         return None
     try:
-        return IPv4Interface(f"{device.address.value}/{device.netmask.value}")
+        return read_ipv4_interface(f"{device.address.value}/{device.netmask.value}")
     except ValueError:
         return None
 

@@ -11,10 +11,8 @@ packets, or if its host had to wait for the pool, and pings others later than pl
 time, so each such device adds at most one ping at a time to another device.
 """
 
-import gc
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from preflight.facts.pings.device_ports import Port, Rails, is_routable, ports
@@ -23,6 +21,7 @@ from preflight.facts.sections.nic import Nic
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.model.errors import UsageError
+from preflight.model.garbage import nothing_collected
 from preflight.model.ping import Ping
 
 OTHER_LEAVES = 4  # leaves that a device pings behind; the other devices on its leaf ping behind the next leaves
@@ -114,7 +113,7 @@ def plan_pings(cluster: Cluster, facts: ClusterFacts, scope: PingScope = NEIGHBO
     switched = cluster.fabric is Fabric.SWITCHED
     pings: list[Ping] = []
     unroutable = 0
-    with _nothing_collected():
+    with nothing_collected():
         for port, peers in zip(all_ports, _peers(all_ports, rails, scope, cluster), strict=True):
             routable = [peer for peer in peers if peer.device == port.device or is_routable(port, peer)]
             unroutable += len(peers) - len(routable)
@@ -145,21 +144,6 @@ def _notes(all_ports: Sequence[Port], scope: PingScope, *, switched: bool, no_wa
     if small_mtus:
         number = f"{small_mtus:,} of {len(all_ports):,} devices"
         yield f"packets of {scope.size} bytes exceed the MTU of {number}. Such packets are split or not sent"
-
-
-@contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Switch Python's garbage collector off: planning makes no garbage.
-
-    A walk over all facts for each few thousand new pings would take as long as the planning.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _peers(all_ports: Sequence[Port], rails: Rails, scope: PingScope, cluster: Cluster) -> Iterator[list[Port]]:

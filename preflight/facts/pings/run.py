@@ -30,7 +30,7 @@ def _longest(plan: Sequence[Ping]) -> int:
 
 def expected_seconds(plan: Sequence[Ping], pool: int = POOL) -> float:
     """Return the expected seconds of the pings, by the rule of thumb of PING_SECONDS."""
-    rounds = -(-len({ping.host for ping in plan}) // pool)
+    rounds = -(-len({ping.host for ping in plan}) // FanOutLimits(pool, 0).width)
     return _longest(plan) * rounds * PING_SECONDS
 
 
@@ -43,9 +43,7 @@ def forecast(plan: Sequence[Ping], pool: int = POOL) -> str:
     scope = f"{hosts:,} hosts" if hosts > 1 else "one host"
     text = f"{len(plan):,} pings between the devices of {scope}, {longest:,} per device, about {seconds:,.0f} s"
     if seconds > LONG:
-        text += (
-            ". To shorten this, omit --mesh and --cross-rail, use fewer hosts (--limit), raise --pool, or use --no-ping"
-        )
+        text += ". To shorten this, omit --mesh and --cross-rail, use fewer hosts (--limit), or use --no-ping"
     return text
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from ipaddress import ip_interface
 from itertools import chain
 
 from preflight.facts.sections.firewall import Firewalld, Zone
 from preflight.model.change import Kind
+from preflight.model.ip import read_interface
 from preflight.rules.firewall.dialects import firewalld
 from preflight.rules.firewall.gate import Gate
 from preflight.rules.firewall.gate_inputs import GateInputs
@@ -107,5 +107,5 @@ def _host_nics(inputs: GateInputs) -> set[str]:
         interface.name
         for interface in inputs.network.interfaces
         for address in interface.addresses
-        if any(ip_interface(address).ip in network for network in wanted)
+        if any(read_interface(address).ip in network for network in wanted)
     }

@@ -5,9 +5,10 @@ first one that is neither docker nor loopback, then docker, then loopback."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
+from ipaddress import IPv4Interface, IPv6Interface, ip_address
 
 from preflight.facts.types import Interface, Network
+from preflight.model.ip import read_interface
 from preflight.model.text import quote
 
 FIRST = "the first by name"
@@ -88,7 +89,7 @@ def addresses(nic: Interface, version: int) -> Iterator[Address]:
     """Yield the NIC's addresses of one family, without the link-local ones of IPv6."""
     for text in nic.addresses:
         try:
-            address = ip_interface(text.partition("%")[0])
+            address = read_interface(text.partition("%")[0])
         except ValueError:
             continue  # not an address
         if address.version == version and not (version == 6 and address.ip.is_link_local):

@@ -3,11 +3,12 @@
 from ipaddress import IPv4Interface, IPv4Network
 
 from preflight.facts.types import Interface, Network
+from preflight.model.ip import read_ipv4_interface
 
 
 def routable(interface: Interface) -> list[IPv4Interface]:
     """Return the IPv4 addresses of an interface that other hosts can reach."""
-    ipv4_interfaces = [IPv4Interface(text) for text in interface.addresses if ":" not in text]
+    ipv4_interfaces = [read_ipv4_interface(text) for text in interface.addresses if ":" not in text]
     return [address for address in ipv4_interfaces if not (address.ip.is_loopback or address.ip.is_link_local)]
 
 

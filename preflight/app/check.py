@@ -3,11 +3,12 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
 
 from preflight.app.background import in_background, reached
+from preflight.app.early_findings import EarlyFindings
 from preflight.app.end import EndedRun, end
 from preflight.app.hosts_alone import AREAS_OF_INVENTORY, NO_PROBE, NOT_CHECKED, with_product, without_changes
 from preflight.app.pings import send_pings
@@ -18,13 +19,17 @@ from preflight.app.run_options import BUDGET, LEAST_BUDGET, CheckOptions
 from preflight.app.saved.saved_facts import Saved
 from preflight.app.session import NO_SUDO_HOST, Session, session, wants_password
 from preflight.checks.engine.blocked import BlockedPlaces, blocked
-from preflight.checks.engine.registry import ROUNDS, all_checks
+from preflight.checks.engine.registry import KNOWN, ROUNDS, all_checks
 from preflight.checks.engine.run import NotRun, run_checks, select
+from preflight.checks.engine.waivers import apply_waivers
+from preflight.facts.collect import FactsRequest, collect
 from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
 from preflight.facts.pings.run import forecast
+from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.inventory import fold, load
 from preflight.model.cluster import Cluster, Host
 from preflight.model.errors import PreflightError, UsageError
+from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ping import Ping
 from preflight.probe.hccl_test import only_mindspore
@@ -64,6 +69,13 @@ class _Check:
         self.run.findings = without_changes(findings) if self.options.hosts is not None else findings
         self.run.announce()
         self.blocked = blocked(self.run.findings, all_checks())
+
+    def judge_alone(self, name: str, facts: HostFacts) -> list[Finding]:
+        """Return the findings about one host that need its facts only."""
+        cluster = self.run.cluster
+        checks = [check for check in self.checks if check.scope == "host" and not {*ROUNDS, KNOWN} & {*check.needs}]
+        findings = run_checks(cluster, ClusterFacts({name: facts}), checks=checks, hosts=[cluster.by_name[name]])
+        return apply_waivers(findings, cluster.waivers, self.ignored, date.today())
 
     @cached_property
     def _busy(self) -> Mapping[str, str]:
@@ -166,7 +178,7 @@ def check_saved(options: CheckOptions, saved: Saved, source: Path, started: date
 def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedRun:
     """Check the hosts of an inventory, unless `cluster` is given, with all rounds that disturb no job."""
     started = datetime.now(UTC)
-    with session(options, cluster) as s:
+    with session(options, cluster, parks=not options.publish) as s:
         run = ClusterRun("check", options, s.cluster, s.hosts, s, started)
         check = _Check(options, run)  # refuses unknown ids before any host is contacted
         if options.hosts is not None:
@@ -181,7 +193,7 @@ def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedR
         wanted = PingScope(options.mesh, options.cross_rail, options.ping_size or 0)
         if not check.why_no_ping():
             refuse_too_many(planned_devices(run.hosts), wanted)  # before any host is contacted
-        run.facts = s.collect(deep=not options.basic)
+        run.facts = _facts(check, s)
         run.rounds = dict.fromkeys(("pings", *_OF_PROBE), NotRun("not yet"))
         if why_not := check.why_no_probe():
             run.rounds["pings"] = _pings(check, s, wanted)
@@ -198,6 +210,14 @@ def _note_no_probe(run: ClusterRun, why_not: str) -> None:
         run.notes.append(f"no probe: {why_not}")
     not_run = [name for name in _OF_PROBE if isinstance(run.rounds[name], NotRun)]
     run.rounds |= {**dict.fromkeys(not_run, NotRun(why_not)), "baseline": baseline_of(setting_of(run.cluster))}
+
+
+def _facts(check: _Check, s: Session) -> ClusterFacts:
+    """Collect the facts. On a terminal, show the first failures meanwhile."""
+    request = FactsRequest(s.cluster, s.hosts, deep=not check.options.basic)
+    early = EarlyFindings(check.judge_alone, s.progress.note)
+    on_facts = early.take if s.progress.on_terminal else None
+    return collect(request, s.transport, progress=s.progress, pool=s.pool, on_facts=on_facts)
 
 
 def _pings(check: _Check, s: Session, wanted: PingScope) -> object:

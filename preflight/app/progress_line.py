@@ -76,6 +76,11 @@ class ProgressLine:
             failed = f", {progress.failed} failed" if progress.failed else ""
             _LOG.info("%s: %d of %d done%s", progress.phase, progress.done, progress.total, failed)
 
+    @property
+    def on_terminal(self) -> bool:
+        """True if the line is on a terminal, where a person may wait for news."""
+        return self._terminal
+
     def say(self, text: str) -> None:
         """Replace the line; an empty text clears it."""
         with self._writing:

@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PACKAGES := openssh-server openssh-client nftables iproute2 iputils-ping procps gcc libc6-dev python3-venv
 test lab-test: PACKAGES += ufw iptables firewalld dbus systemd sudo clustershell debootstrap systemd-container \
 	slurmctld slurmd slurm-client chromium groff-base
-bench: PACKAGES += clustershell
+bench bench-fleet: PACKAGES += clustershell
 # Labs spend most of their time waiting, so two test files run at a time. The tests of one file share a lab and a worker.
 WORKERS ?= -n 2 --dist loadfile
 # Keep compiled files, whatever the caller's environment says. Otherwise every worker rewrites the asserts of all tests
@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A directory with captures of the vendors' tools, for pytest --captures.
 CAPTURES ?=
 
-.PHONY: demo venv test unit lint lab-test bench gpu docs packages clean help
+.PHONY: demo venv test unit lint lab-test bench bench-fleet gpu docs packages clean help
 
 help:
 	@echo "make demo    start a virtual 2 x 8 cluster, show what fails, configure it, test it (root)"
@@ -24,6 +24,7 @@ help:
 	@echo "make venv    create the virtual environment .venv, with PyTorch"
 	@echo "make unit    run the tests that need neither root nor a lab"
 	@echo "make bench   measure the figures of benchmarks/README.md (root)"
+	@echo "make bench-fleet  measure checks of 1,000 and 4,000 simulated hosts (root)"
 	@echo "make gpu     run preflight on this machine's NVIDIA GPUs, and write docs/gpu-run.md"
 	@echo "make docs    build this documentation as a site, in site/"
 	@echo "make clean   remove the virtual environment, the site and the caches"
@@ -70,6 +71,11 @@ gpu: $(VENV)/.ready
 
 bench: $(VENV)/.ready packages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks
+
+bench-fleet: $(VENV)/.ready packages
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.scale --hosts 1000 --others
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.scale --hosts 4000
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.scale --hosts 4000 --bad
 
 # Where systemd runs, firewalld closes the machine as soon as it is installed. So it is masked, and only the lab uses it.
 # To use it for the machine, too: `systemctl unmask firewalld`.

@@ -13,6 +13,7 @@ A lab needs root. Several labs can run at once, each in its own folder.
 
 import argparse
 import json
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from preflight.cli.option_texts import OUTPUT
 from preflight.cli.options import option_group
 from preflight.lab import faults, lifecycle, settings
 from preflight.lab.firewalls import FIREWALLS
+from preflight.lab.fleet.spec import BEHAVIOURS, FleetSpec
 from preflight.lab.spec import FABRICS, PRODUCTS, Spec
+from preflight.model.errors import UsageError
 
 DEFAULT_DIRECTORY = Path(".lab")
 WIDTH = 80
@@ -62,6 +65,14 @@ _SET = """Change a setting of the stand-ins.
 
 Each call of hccn_tool, npu-smi or lspci takes at least call-ms milliseconds (default: 0).
 After an HCCL process is killed, its device stays busy for linger-s seconds (default: 10).
+"""
+_FLEET = """Run thousands of simulated hosts on this machine, to measure how preflight scales.
+
+  preflight lab fleet --hosts 300
+  preflight lab fleet --hosts 4000 --think 4 --dead 2% --hang 1% --faulty 5%
+
+Each host is an ssh server on a loopback address. It answers with the facts of a real lab host, changed
+by a seed. The fleet runs until Ctrl-C. DIR/fleet.json lists what each host does. The fleet needs root.
 """
 _SIMULATE = """Measure by simulation how well the localiser finds faults in a model of a large fabric.
 
@@ -115,6 +126,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_simulation_arguments(simulating)
     simulating.set_defaults(act=_simulate)
 
+    fleet = actions.add_parser("fleet", help="run thousands of simulated hosts", description=_FLEET, allow_abbrev=False)
+    _add_fleet_arguments(fleet)
+    fleet.set_defaults(act=_fleet)
+
     down = actions.add_parser("down", help="stop a lab and remove it", description=_DOWN, allow_abbrev=False)
     down.set_defaults(act=_down)
 
@@ -146,6 +161,41 @@ def _add_spec_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of leaf switches below one spine (default: 1, which is a single switch without a spine)",
     )
     parser.add_argument("--user", default="root", help="ssh account; any account except root gets sudo (default: root)")
+
+
+def _add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
+    fleet = parser.add_argument_group("fleet")
+    fleet.add_argument("--hosts", type=int, default=300, metavar="N", help="number of hosts (default: 300)")
+    fleet.add_argument("--devices", type=int, default=0, metavar="M", help="number of NPUs per host (default: 0)")
+    fleet.add_argument(
+        "--think", type=float, default=1.0, metavar="S", help="seconds until a host answers, ±20%% (default: 1)"
+    )
+    fleet.add_argument(
+        "--seed", type=int, default=1, metavar="S", help="random seed; the same seed gives the same fleet (default: 1)"
+    )
+    fleet.add_argument("--port", type=int, default=2222, metavar="P", help="port of the ssh servers (default: 2222)")
+    fleet.add_argument(
+        "--dir", type=Path, default=Path(".fleet"), metavar="DIR", help="folder of the fleet (default: .fleet)"
+    )
+    faults = parser.add_argument_group("shares of hosts")
+    for behaviour, action in BEHAVIOURS.items():
+        faults.add_argument(
+            f"--{behaviour}", type=_share, default=0.0, metavar="P", help=f"hosts that {action} (default: 0%%)"
+        )
+    faults.add_argument(
+        "--faulty", type=_share, default=0.0, metavar="P", help="hosts with a fault in their facts (default: 0%%)"
+    )
+
+
+def _share(text: str) -> float:
+    """Return a share from 0 to 1 of a text such as "2%". Raise ArgumentTypeError for others."""
+    try:
+        percent = float(text.removesuffix("%"))
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage from 0% to 100%")
+    return percent / 100
 
 
 def _add_simulation_arguments(parser: argparse.ArgumentParser) -> None:
@@ -268,6 +318,22 @@ def _simulate(args: argparse.Namespace) -> None:
             f"{row['rule']:22}{row['runs']:6}{row['exact']:7}{row['falsely_convicted']:7}{row['missed']:8}"
             f"{rounds:>8}{row['tests']:8}{row['seconds']:9.0f}"
         )
+
+
+def _fleet(args: argparse.Namespace) -> None:
+    try:
+        from preflight.lab.fleet import fleet  # loads asyncssh
+    except ImportError as error:
+        raise UsageError(f"a fleet needs {error.name}: pip install 'cluster-preflight[fleet]'") from None
+
+    shares = {behaviour: getattr(args, behaviour) for behaviour in BEHAVIOURS}
+    spec = FleetSpec(args.hosts, args.devices, args.think, shares, args.faulty, args.seed, args.port)
+
+    def announce() -> None:
+        print(f"{spec.hosts} simulated hosts answer. Inventory: {args.dir / fleet.INVENTORY}. To stop them: Ctrl-C")
+        sys.stdout.flush()
+
+    fleet.run(spec, args.dir, announce)
 
 
 def _print_json(document: Any) -> None:

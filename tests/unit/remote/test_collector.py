@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from collect.own import parent_of
 from collect.system import names_to_resolve
 
 from preflight.transport.bootstrap import RUN, python_argv
@@ -158,6 +159,7 @@ def test_processes_of_preflight_are_told_from_others_and_those_of_this_run_from_
 
     runs = {" 0123abcd": True, " ffff0000": False, "": False}
     begun = {started(run): this for run, this in runs.items()}
+    pids = {process.pid for process in begun}
     job = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         program = SOURCE.encode()
@@ -171,7 +173,9 @@ def test_processes_of_preflight_are_told_from_others_and_those_of_this_run_from_
             )  # fmt: skip
             seen = json.loads(done.stdout.decode().splitlines()[2])["os"]["value"]["preflight"]
             found = {process["pid"]: process for process in seen}
-            descended = [process for process in seen if process["name"] == "sleep"]
+            # Other tests, which run at the same time, have processes of preflight, too.
+            sleeps = [process for process in seen if process["name"] == "sleep"]
+            descended = [process for process in sleeps if parent_of(process["pid"]) in pids]
             if len(descended) >= len(runs) or time.monotonic() > deadline:
                 break
         assert {one.pid: found[one.pid]["this_run"] for one in begun} == {one.pid: is_ for one, is_ in begun.items()}

@@ -1,7 +1,7 @@
 """What the probe leaves out because findings have already shown that it is faulty. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from preflight.checks.engine.registry import Check
@@ -32,11 +32,9 @@ def blocked(findings: Iterable[Finding], checks: Mapping[str, Check]) -> Blocked
     hosts: dict[str, set[str]] = defaultdict(set)
     devices: dict[tuple[str, int], set[str]] = defaultdict(set)
     cluster: set[str] = set()
-    for finding in findings:
-        if finding.outcome is not Outcome.FAIL or not checks[finding.check].blocks:
-            continue
+    for finding in _blocking(findings, checks):
         places = _places(finding)
-        if not places:
+        if not places and not _pairs_show_more(finding, checks[finding.check]):
             cluster.add(finding.check)
         for host, device in places:
             if device is None:
@@ -48,6 +46,15 @@ def blocked(findings: Iterable[Finding], checks: Mapping[str, Check]) -> Blocked
         {place: tuple(sorted(ids)) for place, ids in devices.items() if place[0] not in hosts},
         tuple(sorted(cluster)),
     )
+
+
+def _blocking(findings: Iterable[Finding], checks: Mapping[str, Check]) -> Iterator[Finding]:
+    return (finding for finding in findings if finding.outcome is Outcome.FAIL and checks[finding.check].blocks)
+
+
+def _pairs_show_more(finding: Finding, check: Check) -> bool:
+    """Return whether pings were lost without an object at fault, as between two leaf switches."""
+    return finding.culprit is None and "pings" in check.needs
 
 
 def _places(finding: Finding) -> list[tuple[str, int | None]]:

@@ -47,6 +47,12 @@ def test_a_failure_of_no_single_place_blocks_the_cluster() -> None:
     assert (result.cluster, result.hosts, result.devices) == (("NPU121", "PNG101"), {}, {})
 
 
+def test_lost_pings_without_an_object_at_fault_block_nothing() -> None:
+    """Two leaf switches lose pings between them: the pairs of the probe show more."""
+    result = blocked([failure("PNG101")], all_checks())
+    assert (result.cluster, result.hosts, result.devices) == ((), {}, {})
+
+
 def test_both_devices_with_one_address_are_left_out() -> None:
     finding = Finding("NPU102", Outcome.FAIL, "one address", host="node02", device=2, peer="node01/2")
     assert set(blocked([finding], all_checks()).devices) == {("node02", 2), ("node01", 2)}

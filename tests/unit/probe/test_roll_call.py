@@ -1,10 +1,17 @@
 """The roll call: how far hosts are that have no agent yet, and which of them is named."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from preflight.model.cluster import Cluster, Device, Host, Product
 from preflight.probe.lines import Gone, HostMessage
 from preflight.probe.messages import Failed, Noted, Ready, Running
+from preflight.probe.request import Request
 from preflight.probe.roll_call import RollCall
+from preflight.probe.rounds import ProbePlan
+from preflight.probe.run import _roll_call
 
 READY = Ready("", torch="2.13", nic="eth0", address="10.0.0.1", store=29500, cores=2)
 HOSTS = ("node01", "node02", "node03")
@@ -96,3 +103,13 @@ def test_a_host_that_another_probe_has_is_neither_there_nor_at_fault_nor_waited_
 def test_what_hosts_note_is_kept_on_one_line_with_their_name(call: RollCall) -> None:
     call.take(HostMessage("node01", Noted("", "ended what\na probe had left")), 101.0)
     assert call.notes == ["node01: ended what a probe had left"]
+
+
+def test_hosts_that_pings_ruled_out_are_not_in_the_roll_call() -> None:
+    """node02 gave an agent, but its pings were lost. It takes no part in the tests, so that it cannot be a failure."""
+    cluster = Cluster("test", Product.ATLAS_A2, tuple(Host(name, name, devices=(Device(0),)) for name in HOSTS))
+    plan = ProbePlan(cluster, cluster.hosts, Request("hccl", (8,)))
+    conductor: Any = SimpleNamespace(gone={"node03": ("python", "no torch")}, unheard={}, printed=lambda _: "")
+    (observation,) = _roll_call(plan, cluster.hosts[:1], conductor)
+    assert [(view.member.host, view.stage) for view in observation.ranks if view.member.host == "node03"]
+    assert {member.host for member in observation.test.members} == {"node01", "node03"}

@@ -24,7 +24,7 @@ from preflight.checks.engine.run import NotRun, run_checks, select
 from preflight.checks.engine.waivers import apply_waivers
 from preflight.facts.collect import FactsRequest, collect
 from preflight.facts.pings.plan import PingScope, plan_pings, planned_devices, refuse_too_many
-from preflight.facts.pings.run import forecast
+from preflight.facts.pings.run import expected_seconds, forecast
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.inventory import fold, load
 from preflight.model.cluster import Cluster, Host
@@ -104,9 +104,14 @@ class _Check:
             return "--no-ping"
         return "" if self.wants("pings") else _NOT_WANTED
 
+    @property
+    def budget(self) -> float:
+        """The seconds after which the check ends."""
+        return self.options.budget or BUDGET
+
     def time_left(self) -> float:
-        """Return the seconds that the budget leaves to the probe, at least those in which it reports what it lacks."""
-        return max(LEAST_BUDGET, (self.options.budget or BUDGET) - (time.monotonic() - self.begin))
+        """Return the seconds that are left of the budget."""
+        return max(0.0, self.begin + self.budget - time.monotonic())
 
     def why_no_probe(self) -> str:
         """Return why there is no probe, whatever pings may show, or ""."""
@@ -119,7 +124,8 @@ class _Check:
         if only_mindspore(self.run.facts):
             return "jobs have MindSpore but no torch. To test with the vendor's HCCL Test, run: preflight probe"
         self.judge()
-        return self.why_too_few()
+        too_late = self.time_left() < LEAST_BUDGET and f"the time budget of {self.budget:.0f} s left no time for it"
+        return self.why_too_few() or too_late or ""
 
     def why_too_few(self) -> str:
         """Return why the findings so far leave too few devices to be tested, or ""."""
@@ -181,6 +187,8 @@ def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedR
     with session(options, cluster, parks=not options.publish) as s:
         run = ClusterRun("check", options, s.cluster, s.hosts, s, started)
         check = _Check(options, run)  # refuses unknown ids before any host is contacted
+        s = run.session = s._replace(until=check.begin + check.budget)
+        s.progress.say(f"checking {len(s.hosts)} hosts, {check.budget:.0f} s at most")
         if options.hosts is not None:
             s, shown = with_product(s)
             run.session, run.cluster, run.hosts = s, s.cluster, s.hosts
@@ -217,7 +225,7 @@ def _facts(check: _Check, s: Session) -> ClusterFacts:
     request = FactsRequest(s.cluster, s.hosts, deep=not check.options.basic)
     early = EarlyFindings(check.judge_alone, s.progress.note)
     on_facts = early.take if s.progress.on_terminal else None
-    return collect(request, s.transport, progress=s.progress, pool=s.pool, on_facts=on_facts)
+    return collect(request, s.transport, progress=s.progress, limits=s.limits, on_facts=on_facts)
 
 
 def _pings(check: _Check, s: Session, wanted: PingScope) -> object:
@@ -229,6 +237,8 @@ def _pings(check: _Check, s: Session, wanted: PingScope) -> object:
     check.run.notes += plan.notes
     if plan.pings:
         s.progress.note(forecast(plan.pings, s.pool))
+        if expected_seconds(plan.pings, s.pool) > check.time_left():
+            s.progress.note("the time budget ends before the last pings. Allow more time with --budget.")
     return send_pings(s, facts, plan.pings)
 
 

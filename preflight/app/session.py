@@ -1,6 +1,7 @@
 """Sessions with hosts: an inventory's cluster, the hosts of a command, and their transport."""
 
 import getpass
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from preflight.model.errors import UsageError
 from preflight.model.ping import Ping
 from preflight.model.ports import PortSet
 from preflight.transport import open_transport, process_limits
+from preflight.transport.fanout import RunLimits
 from preflight.transport.password import Password
 from preflight.transport.types import Options, Transport
 
@@ -52,13 +54,21 @@ def _sudo_password(cluster: Cluster, hosts: Sequence[Host]) -> Password:
 
 
 class Session(NamedTuple):
-    """A command's cluster, the hosts it is limited to, and their transport. `pool` is the number of hosts at once."""
+    """A command's cluster, the hosts it is limited to, and their transport.
+
+    `pool` is the number of hosts at once. `until` is the moment of the monotonic clock at which hosts are given up.
+    """
 
     cluster: Cluster
     hosts: tuple[Host, ...]
     transport: Transport
     progress: ProgressLine
     pool: int = POOL
+    until: float = math.inf
+
+    @property
+    def limits(self) -> RunLimits:
+        return RunLimits(self.pool, self.until)
 
     def collect(
         self,
@@ -76,12 +86,12 @@ class Session(NamedTuple):
             ),
             self.transport,
             progress=None if quiet else self.progress,
-            pool=self.pool,
+            limits=self.limits,
         )
 
     def ping(self, facts: ClusterFacts, pings: Sequence[Ping]) -> tuple[Ping, ...]:
         """Send the pings, which were planned from `facts`, and return them with their results."""
-        return ping(reachable_hosts(self.cluster, facts), self.transport, pings, self.progress, pool=self.pool)
+        return ping(reachable_hosts(self.cluster, facts), self.transport, pings, self.progress, limits=self.limits)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from preflight.facts.sections import job, naming, neighbours, shells
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Unreachable
 from preflight.model.cluster import Cluster, Fabric, Host, Product
 from preflight.transport.bootstrap import host_argv
-from preflight.transport.fanout import FanOutLimits, fan_out
+from preflight.transport.fanout import NO_LIMITS, RunLimits, fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import ErrorKind, Program, Progress, Transport, TransportError
 
@@ -169,7 +169,7 @@ def collect_answers(
     transport: Transport,
     *,
     progress: Callable[[Progress], None] | None,
-    pool: int = POOL,
+    limits: RunLimits = NO_LIMITS,
     on_facts: Callable[[str, HostFacts], None] | None = None,
 ) -> dict[str, Seen | Unreachable]:
     """Collect from every host in one round trip: its facts, and the answer that they were read from.
@@ -211,7 +211,8 @@ def collect_answers(
                 raise
             return ask(without_sudo(host), _unreachable(error))
 
-    results = fan_out(hosts, collect_host, FanOutLimits(pool, common_request.timeout), progress=progress, phase="facts")
+    each_host = limits.each(common_request.timeout)
+    results = fan_out(hosts, collect_host, each_host, progress=progress, phase="facts")
     results = with_arrivals(results, partners) if "connects" in common_request.deadlines else results
     return {
         name: _unreachable(result) if isinstance(result, TransportError) else result for name, result in results.items()
@@ -223,11 +224,11 @@ def collect(
     transport: Transport,
     *,
     progress: Callable[[Progress], None] | None,
-    pool: int = POOL,
+    limits: RunLimits = NO_LIMITS,
     on_facts: Callable[[str, HostFacts], None] | None = None,
 ) -> ClusterFacts:
     """Return the facts of the hosts, in their order; see `collect_answers`."""
-    results = collect_answers(request, transport, progress=progress, pool=pool, on_facts=on_facts)
+    results = collect_answers(request, transport, progress=progress, limits=limits, on_facts=on_facts)
     return ClusterFacts(
         {name: result.facts if isinstance(result, Seen) else result for name, result in results.items()}
     )

@@ -87,6 +87,16 @@ def abandoned(host: str, seconds: float, waiting_for: str) -> TransportError:
     )
 
 
+def budget_ended(host: str, waiting_for: str) -> TransportError:
+    """Return the error for a host without a result when the time of the whole run ends; "": it was not contacted."""
+    state = f"preflight still waited for {waiting_for}" if waiting_for else "the host was not contacted"
+    return TransportError(
+        ErrorKind.BUDGET,
+        f"{host}: {state} when the time budget ended",
+        "allow more time with --budget, or check fewer hosts with --limit",
+    )
+
+
 def key_unknown(
     target: Target, key_type: str, fingerprint: str, files: tuple[str, ...], note: str = ""
 ) -> TransportError:

@@ -1,5 +1,6 @@
 """Concurrent work on many hosts: bounded, with a deadline for each, results in the inventory's order."""
 
+import math
 import queue
 import resource
 import threading
@@ -27,14 +28,30 @@ _REPORT = 0.1  # seconds between two progress reports
 
 
 @dataclass(frozen=True)
+class RunLimits:
+    """Limits of a whole run: hosts at a time, and the moment of the monotonic clock at which it gives up hosts."""
+
+    pool: int = MOST_AT_ONCE
+    until: float = math.inf
+
+    def each(self, deadline: float) -> "FanOutLimits":
+        """Return the limits of a fan-out with so many seconds for each host."""
+        return FanOutLimits(self.pool, deadline, self.until)
+
+
+NO_LIMITS = RunLimits()
+
+
+@dataclass(frozen=True)
 class FanOutLimits:
-    """Hosts at a time, and seconds for each from its own start.
+    """Hosts at a time, seconds for each from its own start, and the moment of the monotonic clock that ends all.
 
     There are never more hosts at a time than a third of the open-file limit, or a fourth of the thread limit.
     """
 
     pool: int
     deadline: float
+    until: float = math.inf
 
     @property
     def width(self) -> int:
@@ -54,10 +71,11 @@ def fan_out(
     """Call `work` for every host, several hosts at a time.
 
     Returns the results in the order of `hosts`. After its deadline, the connection of a host is dropped, and its result
-    is a TransportError that names the step at which it waited.
+    is a TransportError that names the step at which it waited. At the end of the limits, hosts without a result get a
+    TransportError of kind BUDGET.
     Other exceptions are bugs of `work`. Like KeyboardInterrupt they break off all hosts and propagate without waiting.
     """
-    return _FanOut(work, limits.deadline, progress, phase, hosts).run(limits.width)
+    return _FanOut(work, limits, progress, phase, hosts).run()
 
 
 class _FanOut(Generic[T]):
@@ -70,13 +88,14 @@ class _FanOut(Generic[T]):
     def __init__(
         self,
         work: Callable[[Host], T],
-        deadline: float,
+        limits: FanOutLimits,
         progress: Callable[[Progress], None] | None,
         phase: str,
         hosts: Sequence[Host],
     ) -> None:
         self._work = work
-        self._deadline = deadline
+        self._deadline = limits.deadline
+        self._until = limits.until
         self._progress = progress
         self._phase = phase
         self._order = [host.name for host in hosts]
@@ -85,11 +104,10 @@ class _FanOut(Generic[T]):
         self._logging_in: set[str] = set()
         self._results: dict[str, T | TransportError] = {}
         self._failed = 0
-        self._width = 1  # hosts at a time
+        self._width = limits.width
         self._events: queue.SimpleQueue[tuple[Attempt, Future[T] | None]] = queue.SimpleQueue()  # None: the login
 
-    def run(self, width: int) -> dict[str, T | TransportError]:
-        self._width = width
+    def run(self) -> dict[str, T | TransportError]:
         self._report()  # the start
         reported = time.monotonic()
         try:
@@ -142,7 +160,7 @@ class _FanOut(Generic[T]):
 
     def _timeout(self) -> float:
         first = next(iter(self._running.values()))
-        return max(0.0, min(_TICK, self._deadline - first.seconds))
+        return max(0.0, min(_TICK, self._deadline - first.seconds, self._until - time.monotonic()))
 
     def _take(self, attempt: Attempt, future: Future[T] | None) -> None:
         name = attempt.host
@@ -165,6 +183,8 @@ class _FanOut(Generic[T]):
         self._failed += 1
 
     def _abandon_overdue(self) -> None:
+        if time.monotonic() >= self._until:
+            self._end_all()
         while self._running:
             name, attempt = next(iter(self._running.items()))
             if attempt.seconds < self._deadline:
@@ -173,6 +193,17 @@ class _FanOut(Generic[T]):
             self._logging_in.discard(name)
             self._fail(name, errors.abandoned(name, attempt.seconds, attempt.waiting_for))
             attempt.break_off()
+
+    def _end_all(self) -> None:
+        """Give up all hosts without a result, because the time of the whole run is over."""
+        for name, attempt in self._running.items():
+            self._fail(name, errors.budget_ended(name, attempt.waiting_for))
+            attempt.break_off()
+        for host in self._waiting:
+            self._fail(host.name, errors.budget_ended(host.name, ""))
+        self._running.clear()
+        self._logging_in.clear()
+        self._waiting.clear()
 
     def _report(self) -> None:
         if self._progress is None:

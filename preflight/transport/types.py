@@ -53,6 +53,7 @@ class ErrorKind(StrEnum):
     SUDO = "sudo"
     CLOSED = "closed"  # the connection broke while the program ran
     BASTION = "bastion"
+    BUDGET = "budget"  # the time of the whole run ended; nothing is known to be wrong with the host
 
 
 @dataclass

@@ -13,7 +13,22 @@ import pytest
 from tests.lab.conftest import preflight
 
 pytestmark = pytest.mark.lab
-OPTIONS = ("--think", "1", "--dead", "1%", "--refuse", "1%", "--hang", "1%", "--garbage", "1%", "--faulty", "4%")
+OPTIONS = (
+    "--think",
+    "1",
+    "--dead",
+    "1%",
+    "--refuse",
+    "1%",
+    "--hang",
+    "1%",
+    "--stall",
+    "1%",
+    "--garbage",
+    "1%",
+    "--faulty",
+    "4%",
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +46,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def report(fleet: Path) -> dict[str, Any]:
-    done = preflight("check", "--no-probe", "-i", fleet / "hosts.toml", "-o", "json", check=False)
+    stalled = hosts_by(fleet, "behaviour")["stall"]
+    answering = ",".join(sorted(set().union(*hosts_by(fleet, "name").values()) - stalled))
+    done = preflight("check", "--no-probe", "-i", fleet / "hosts.toml", "--limit", answering, "-o", "json", check=False)
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
@@ -74,6 +91,17 @@ def test_each_fault_is_named_and_every_other_host_is_complete(fleet: Path, repor
 def named_as_peers(report: dict[str, Any]) -> set[str]:
     """Hosts to which a host without facts could not test connections."""
     return {it["host"] for it in report["findings"] if it["check"] == "FWL104" and it["outcome"] == "unknown"}
+
+
+def test_a_check_ends_with_its_budget_and_a_host_without_an_answer_is_unknown(fleet: Path) -> None:
+    """The hosts accept the login and never answer: without a budget they have more than a minute."""
+    stalled = hosts_by(fleet, "behaviour")["stall"]
+    argv = ("check", "--no-probe", "--budget", "10s", "-i", fleet / "hosts.toml", "--limit", ",".join(stalled))
+    document = json.loads(preflight(*argv, "-o", "json", check=False).stdout)
+    reasons = {it["host"]: it["summary"] for it in document["findings"] if it["check"] == "HST101"}
+    assert set(reasons) == stalled == hosts_with(document, "HST101", "unknown")
+    assert all("still waited for the program when the time budget ended" in words for words in reasons.values())
+    assert document["exit"] == 3
 
 
 @pytest.mark.usefixtures("fleet")

@@ -15,7 +15,7 @@ def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Findin
     """Why: preflight cannot check an unreachable host. A job that includes the host waits until its connect timeout.
 
     Result: FAIL if ssh or python3 does not work. WARN if the login shell or python3 prints text before preflight's
-    output.
+    output. UNKNOWN if the time budget ended before the host answered.
 
     Check manually: Replace HOST with the host's name.
       ssh -o BatchMode=yes HOST python3 --version
@@ -33,7 +33,9 @@ def reachable(scribe: Here, contact: HostFacts | Unreachable) -> Iterator[Findin
         if address != scribe.host.name:
             summary = re.sub(rf"\[?{re.escape(address)}\]?:([0-9]+)", r"port \1 of its address", summary)
             summary = summary.replace(address, "its address")
-        yield scribe.bad(
+        # Nothing is known to be wrong with a host that the run had no time for.
+        report = scribe.unknown if contact.trouble == "budget" else scribe.bad
+        yield report(
             summary,
             found=address,
             remedy=contact.remedy,

@@ -52,12 +52,12 @@ def inventory_to_give(path: Path) -> dict[str, Any]:
     return cleaned
 
 
-def _look(args: argparse.Namespace, s: Session) -> dict[str, Seen | Unreachable]:
+def _look(s: Session) -> dict[str, Seen | Unreachable]:
     return collect_answers(
         FactsRequest(s.cluster, s.hosts, sections=all_sections(s.cluster), deep=True),
         s.transport,
         progress=s.progress,
-        pool=args.pool,
+        limits=s.limits,
     )
 
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_place(place, "--out")
     with this_machine() if args.local else session(host_options(args)) as s:
         inventory = _inventory(args, s.cluster)
-        answers = _look(args, s)
+        answers = _look(s)
     facts = {name: answer.facts for name, answer in answers.items() if isinstance(answer, Seen)}
     hosts = {name: answer.answered if isinstance(answer, Seen) else answer for name, answer in answers.items()}
     pseudonyms = None

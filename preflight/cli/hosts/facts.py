@@ -44,7 +44,7 @@ def _look(args: argparse.Namespace) -> tuple[ClusterFacts, dict[str, dict[str, b
     """Return the hosts' facts, and the JSON that they were parsed from: host → collector section → JSON."""
     with this_machine() if args.local else session(host_options(args)) as s:
         answers = collect_answers(
-            FactsRequest(s.cluster, s.hosts, deep=not args.basic), s.transport, progress=s.progress, pool=args.pool
+            FactsRequest(s.cluster, s.hosts, deep=not args.basic), s.transport, progress=s.progress, limits=s.limits
         )
     facts = ClusterFacts(
         {name: answer.facts if isinstance(answer, Seen) else answer for name, answer in answers.items()}

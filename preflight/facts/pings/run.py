@@ -12,7 +12,7 @@ from preflight.facts.parsers.ascend import hccn_tool
 from preflight.facts.types import ClusterFacts, HostFacts, Missing, Os
 from preflight.model.cluster import Cluster, Host
 from preflight.model.ping import Ping
-from preflight.transport.fanout import FanOutLimits, fan_out
+from preflight.transport.fanout import NO_LIMITS, FanOutLimits, RunLimits, fan_out
 from preflight.transport.programs import source
 from preflight.transport.types import Progress, Transport
 
@@ -63,7 +63,7 @@ def ping(
     plan: Sequence[Ping],
     progress: Callable[[Progress], None] | None,
     *,
-    pool: int = POOL,
+    limits: RunLimits = NO_LIMITS,
 ) -> tuple[Ping, ...]:
     """Send the pings of `plan`, in one round trip per host, and return them in its order with their results.
 
@@ -80,7 +80,7 @@ def ping(
         return _with_results(replace(request, words=words).ask(transport, host), host_pings)
 
     senders = [host for host in hosts if host.name in pings_by_host]
-    outcomes = fan_out(senders, ping_from, FanOutLimits(pool, request.timeout), progress=progress, phase="pings")
+    outcomes = fan_out(senders, ping_from, limits.each(request.timeout), progress=progress, phase="pings")
     results: dict[str, Iterator[Ping]] = {}
     for name, host_pings in pings_by_host.items():
         outcome = outcomes.get(name)

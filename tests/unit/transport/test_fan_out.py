@@ -31,6 +31,27 @@ def test_no_hosts_are_no_work() -> None:
     assert fan_out([], lambda host: host.name, FanOutLimits(4, 1)) == {}
 
 
+def test_at_the_end_of_the_run_hosts_without_a_result_are_given_up() -> None:
+    """One host is done, one waits for its program, and one has not been contacted."""
+    released = threading.Event()
+
+    def work(host: Host) -> str:
+        if host.name == "node000":
+            return "done"
+        attempts.waiting_for("the program")
+        released.wait(20)
+        return "late"
+
+    results = fan_out(hosts(3), work, FanOutLimits(1, 20, until=time.monotonic() + 0.3))
+    released.set()
+    first, second, third = results.values()
+    assert first == "done"
+    assert isinstance(second, TransportError) and isinstance(third, TransportError)
+    assert second.kind is third.kind is ErrorKind.BUDGET
+    assert second.summary == "node001: preflight still waited for the program when the time budget ended"
+    assert third.summary == "node002: the host was not contacted when the time budget ended"
+
+
 def most_at_once(pool: int, expected: int, *, logs_in: bool = False) -> int:
     """How many hosts run together at most; each waits until `expected` do, and a little longer."""
     lock = threading.Lock()

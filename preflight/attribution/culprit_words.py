@@ -139,13 +139,13 @@ def partners(fault: Located, tests: Mapping[str, TestResult]) -> list[str]:
 
 
 def evidence(fault: Located, tests: Mapping[str, TestResult]) -> tuple[str, ...]:
-    """Return `failed with node05/1 (test r3-2)` and `these partners pass with other partners (test r3-5)`."""
+    """Return `failed with node05/1 (test r3-2)` and `the same partners pass with other devices (test r3-5)`."""
     failures = failed_tests(fault, tests)
     passed_ids = [id_ for id_ in fault.tests if id_ in tests and tests[id_].outcome in _WELL]
     if fault.kind.rpartition(" ")[2] in ("host", "device"):
         objects, link = _failed_partners(fault, failures), "with"
         is_intermittent = fault.kind.startswith("intermittent")
-        passed = "passed in other tests" if is_intermittent else "these partners pass with other partners"
+        passed = "passed in other tests" if is_intermittent else "the same partners pass with other devices"
         passed = f"{passed} ({test_words(passed_ids)})"
     else:
         objects, link = [test.id for test in failures], "in"
@@ -171,7 +171,7 @@ def sentence(culprit: Named) -> str:
     subject = place(fault.members[0]) if fault.members else ""
     match fault.kind:
         case "host" | "device":
-            return f"{subject} {does} with every partner. These partners pass with other partners"
+            return f"{subject} {does} with every partner. The same partners pass with other devices"
         case "link":
             return f"{link_ends(fault.members)} {do} with each other. Both pass with other partners"
         case "rail":

@@ -166,9 +166,10 @@ def _silent_gateway(cause: Cause, pings: str) -> tuple[str, str]:
 
 def _device(cause: Cause, pings: str) -> tuple[str, str]:
     device = PingEnd(cause.names[0], cause.device or 0)
-    lost = f"all {pings}" if cause.unanswered else f"{_loss(cause)} of the packets of {pings}"
-    why = "the link of this device, because pings with several peers were lost"
-    return f"{device.host}: device {device.device}: {lost} to and from {cause.peers} peers were lost", why
+    lost = f"all {pings}" if cause.unanswered else f"{_loss(cause)} of the packets in {pings}"
+    link = "a smaller MTU on the link of this device" if pings == LARGE.pings else "the link of this device"
+    why = f"{link}, because pings with several peers were lost"
+    return f"{device.host}: device {device.device} lost {lost} to and from {cause.peers} peers", why
 
 
 def _loss(cause: Cause) -> str:

@@ -224,7 +224,7 @@ class Run:
         if culprits and {Scope.RAIL, Scope.ALL} & set(self._later):
             names = [f"{host}/{device}" for host, device in sorted(culprits)]
             places = ", ".join(names) if len(names) <= _NAMED else f"{len(names)} devices"
-            self._hooks.note(f"{places} took no part in tests of larger groups, because pairs failed or were slow")
+            self._hooks.note(f"left out of larger groups: {places}, because pair tests failed or were slow")
 
     def _play_pairs(self, pairs: Sequence[Pair], *, each_way: bool) -> list[Observation]:
         self._drop_lost_hosts()

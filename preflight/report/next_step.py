@@ -9,7 +9,7 @@ from preflight.model.outcome import Outcome
 from preflight.model.report import Report
 from preflight.model.text import printable
 from preflight.report.obstacles import of_inventory, removal
-from preflight.report.root_cause import GENERATION, KIND, REACHABILITY, priority
+from preflight.report.root_cause import GENERATION, KIND, REACHABILITY, priority, root_cause
 
 _SPEED = "PRB116"  # a pair far below its line rate slows jobs, even if all other checks pass
 _RUN_HERE = ("ssh ", "preflight ")
@@ -44,11 +44,11 @@ def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_p
     """
     hosts = options(inventory, limit)
     failures = with_outcome(report.findings, Outcome.FAIL)
-    root_cause = min(failures, key=priority, default=None)
+    root = root_cause(failures)
     return (
-        (_make_known(report, root_cause, inventory, limit) if root_cause else "")
-        or (_apply_fixes(report, hosts) if root_cause is None or root_cause.change else "")
-        or _fix_root_cause(report, root_cause, inventory, limit)
+        (_make_known(report, root, inventory, limit) if root else "")
+        or (_apply_fixes(report, hosts) if root is None or root.change else "")
+        or _fix_root_cause(report, root, inventory, limit)
         or _complete_run(report, hosts, to_prove)
         or _explain_speed(report)
         or START
@@ -59,20 +59,20 @@ def next_step_without_inventory(report: Report, hosts: str, product: str) -> str
     """Return the most useful next step of a run over named hosts: fix the root cause, or write an inventory."""
     again = shlex.join(["preflight", "check", "--hosts", hosts])
     problems = with_outcome(report.findings, Outcome.FAIL) or with_outcome(report.findings, Outcome.UNKNOWN)
-    root_cause = min(problems, key=priority, default=None)
-    if root_cause and not of_inventory(root_cause):
-        return own_fix(root_cause, again)
+    root = root_cause(problems)
+    if root and not of_inventory(root):
+        return own_fix(root, again)
     return shlex.join(["preflight", "init", "--hosts", hosts, "--product", product])
 
 
-def _make_known(report: Report, root_cause: Finding, inventory: Path, limit: str | None) -> str:
+def _make_known(report: Report, root: Finding, inventory: Path, limit: str | None) -> str:
     """Return how to reach a host, or how to correct the product: before that, other findings are doubtful."""
-    if root_cause.check not in (*REACHABILITY, KIND, GENERATION):
+    if root.check not in (*REACHABILITY, KIND, GENERATION):
         return ""
     hosts = options(inventory, limit)
-    if root_cause.check not in REACHABILITY and (fix := _other_product(report)):
+    if root.check not in REACHABILITY and (fix := _other_product(report)):
         return f"{in_file(fix, inventory)}, then run: preflight check {hosts}"
-    return in_file(own_fix(root_cause, f"preflight {report.command} {hosts}", limit), inventory)
+    return in_file(own_fix(root, f"preflight {report.command} {hosts}", limit), inventory)
 
 
 def _apply_fixes(report: Report, hosts: str) -> str:
@@ -81,16 +81,16 @@ def _apply_fixes(report: Report, hosts: str) -> str:
     return f"preflight {command} {hosts}" if areas else ""
 
 
-def _fix_root_cause(report: Report, root_cause: Finding | None, inventory: Path, limit: str | None) -> str:
+def _fix_root_cause(report: Report, root: Finding | None, inventory: Path, limit: str | None) -> str:
     """Return the fix of the root cause, else that of the obstacle of unknown checks, or of the first of these."""
     hosts = options(inventory, limit)
-    if root_cause is None:
+    if root is None:
         if fix := removal(report.findings):
             return f"{in_file(fix, inventory)}, then run: preflight check {hosts}"
-        root_cause = min(with_outcome(report.findings, Outcome.UNKNOWN), key=priority, default=None)
-    if root_cause is None:
+        root = min(with_outcome(report.findings, Outcome.UNKNOWN), key=priority, default=None)
+    if root is None:
         return ""
-    return in_file(own_fix(root_cause, f"preflight {report.command} {hosts}", limit), inventory)
+    return in_file(own_fix(root, f"preflight {report.command} {hosts}", limit), inventory)
 
 
 def own_fix(finding: Finding, again: str, limit: str | None = None) -> str:

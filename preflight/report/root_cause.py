@@ -8,6 +8,8 @@ from preflight.model.outcome import Outcome
 
 KIND, GENERATION = "HST135", "NPU126"  # checks of the product; a wrong product makes other findings doubtful
 REACHABILITY = ("HST101", "HST107")  # ssh, python3 and sudo
+# A check that repeats what another one tests: net health is the device's own ping of its gateway.
+_REPEATS = {"NPU110": "PNG101"}
 _CHECK = re.compile(r"\(([A-Z]{3}[0-9]{3})\)")
 
 
@@ -26,6 +28,13 @@ def priority(finding: Finding) -> tuple[int, str]:
     else:
         rank = {"PNG": 4, "PRB": 5}.get(finding.check[:3], 3)
     return rank, finding.check
+
+
+def root_cause(problems: Iterable[Finding]) -> Finding | None:
+    """Return the first of the problems that follows from no other one, or None if there are no problems."""
+    all_problems = list(problems)
+    explained = consequences(all_problems)
+    return min((problem for problem in all_problems if problem not in explained), key=priority, default=None)
 
 
 def consequences(findings: Iterable[Finding]) -> Mapping[Finding, Finding]:
@@ -53,12 +62,14 @@ def _root(finding: Finding, failures: Mapping[tuple[str, str | None], Finding]) 
 
 
 def _cause(finding: Finding, failures: Mapping[tuple[str, str | None], Finding]) -> Finding | None:
-    """Return the failure that the finding's cause names, if it is about one of its hosts, or about none."""
+    """Return the failure that the finding's cause names, or that the finding repeats, if it is about one of its hosts,
+    or about none."""
     match = _CHECK.search(finding.cause)
-    if not match or match[1] == finding.check:
+    check = match[1] if match else _REPEATS.get(finding.check)
+    if not check or check == finding.check:
         return None
     hosts = (*_hosts(finding), None)
-    return next((failures[match[1], host] for host in hosts if (match[1], host) in failures), None)
+    return next((failures[check, host] for host in hosts if (check, host) in failures), None)
 
 
 def names_check(cause: str) -> bool:

@@ -196,8 +196,7 @@ def _unlike(results: ProbeResults, bandwidths: Mapping[_Pair, float], peers: Usu
     (_, lowest), (_, highest) = ranked[0], ranked[-1]
     if lowest < SLOW_FAIL * steady * highest:  # else the machines are busy, and a pair differs as much from itself
         yield results.scribe.warn(
-            f"same-rail pairs reach {lowest:.2f} to {highest:.2f} GB/s, which is too different to tell slow pairs "
-            "from healthy pairs",
+            f"uneven bandwidth: {lowest:.2f} to {highest:.2f} GB/s in same-rail pairs. Slow pairs do not stand out",
             expected="pairs with a similar bandwidth",
             found=f"{lowest:.2f} to {highest:.2f} GB/s",
             evidence=tuple(f"{first} with {second}: {speed:.2f} GB/s" for (first, second), speed in ranked),

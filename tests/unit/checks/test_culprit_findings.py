@@ -133,11 +133,11 @@ def test_a_terminal_of_80_columns_holds_it(kind: str) -> None:
 def test_the_partners_stand_there_with_the_tests_in_which_they_pass_with_others() -> None:
     assert told(DEVICE).evidence[:2] == (
         "hung with node05/1 (test r2-1), node07/1 (test r3-1)",
-        "these partners pass with other partners (tests r3-2, r4-1)",
+        "the same partners pass with other devices (tests r3-2, r4-1)",
     )
     assert told(HOST).evidence[:2] == (
         "hung with node05 (tests r2-0 and 1 more), node07 (tests r3-0 and 1 more)",
-        "these partners pass with other partners (tests r4-0, r4-1)",
+        "the same partners pass with other devices (tests r4-0, r4-1)",
     )
 
 
@@ -454,7 +454,7 @@ def test_whose_data_is_wrong_by_its_pattern_and_by_its_partners_is_told_once() -
     finding = told((observations, [located("device", ["node03/1"], DEVICE[1][0].tests, "wrong_data")]))
     assert (
         finding.summary
-        == "node03: device 1 produces wrong data with every partner. These partners pass with other partners"
+        == "node03: device 1 produces wrong data with every partner. The same partners pass with other devices"
     )
     assert finding.evidence[0] == "wrong data with node05/1 (test r2-1), node07/1 (test r3-1)"
     assert any(line.startswith("node05/1 received 3 wrong values") for line in finding.evidence)

@@ -233,6 +233,17 @@ def test_a_failure_is_folded_only_under_one_of_its_own_hosts() -> None:
     assert "FAIL    PRB101" in lines(down, waived, hang)
 
 
+def test_net_health_is_folded_under_the_pings_that_it_repeats() -> None:
+    """Behind a leaf that is cut off, no device reaches its gateway: the leaf's uplinks are the thing to check."""
+    health = replace(finding(FAIL, "node01: device 0: net health is Fault", "node01", 0, "NPU110"), commands=("ping",))
+    cut_off = Culprit("partition", ("node01", "node02"), (), "lost pings")
+    pings = replace(Finding("PNG101", FAIL, "leaf01 is cut off", culprit=cut_off), commands=("ssh n1 lldp",))
+    assert [line for line in lines(health, pings) if line.startswith("FAIL  ")] == ["FAIL    PNG101"]
+    assert next_step(report(health, pings), INVENTORY) == "ssh n1 lldp"
+    elsewhere = replace(health, host="node07", summary="node07: device 0: net health is Fault")
+    assert sum(line.startswith("FAIL  ") for line in lines(elsewhere, pings)) == 2
+
+
 def test_no_failure_is_lost_where_its_cause_has_several_causes() -> None:
     roots = [
         finding(FAIL, "node01: down", "node01", 1, "NPU107"),

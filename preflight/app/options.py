@@ -23,8 +23,9 @@ DEFAULT_POOL = 4096  # hosts at once
 class HostOptions:
     """Hosts that a command contacts, and the way to them. `pool` is the number of hosts at once.
 
-    `hosts` are names of hosts that are contacted without an inventory, or None. `stream` receives findings and
-    progress as they come.
+    `hosts` are names of hosts that are contacted without an inventory, or None. `via` is the site's engine that
+    reaches the hosts, "slurm" or "mpi"; None or "ssh": each host's transport. `stream` receives findings and progress
+    as they come.
     """
 
     inventory: Path = DEFAULT_INVENTORY
@@ -33,6 +34,7 @@ class HostOptions:
     accept_new: bool = False
     ask_sudo_password: bool = False
     pool: int = DEFAULT_POOL
+    via: str | None = None
     stream: "RunStream | None" = None
 
 

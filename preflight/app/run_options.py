@@ -54,7 +54,6 @@ class ProbeOptions(RunOptions):
     quick: bool = False
     seed: int | None = None
     budget: float | None = None
-    via: str | None = None
 
     @property
     def test_selection(self) -> str:

@@ -5,12 +5,14 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from shutil import which
 from typing import NamedTuple
 
 from preflight.app.options import HostOptions
 from preflight.app.progress_line import ProgressLine
+from preflight.app.site_engine import ENGINES, engine_of, open_site_engine, start
 from preflight.facts.collect import POOL, FactsRequest, collect
 from preflight.facts.pings.run import ping, reachable_hosts
 from preflight.facts.types import ClusterFacts
@@ -99,24 +101,33 @@ def session(options: HostOptions, cluster: Cluster | None = None, *, parks: bool
     """Read the inventory, unless `cluster` is given, open the transport, and close it afterwards.
 
     `parks`: connections are kept for the next program, as the command changes nothing on hosts. Raise UsageError for a
-    bad inventory before any host is contacted.
+    bad inventory before any host is contacted, and NotSeenError if the site's engine does not start.
     """
     cluster = cluster or load(options.inventory)
     hosts = cluster.hosts if options.limit is None else limit(cluster, options.limit)
-    password = _sudo_password(cluster, hosts) if options.ask_sudo_password else None
     progress = ProgressLine(options.stream)
     origin = f" of {options.inventory}" if options.hosts is None else ""
     progress.say(f"connecting to {len(hosts)} hosts{origin}")  # the transport's libraries load slowly
-    allowed = process_limits.allow_open_files(OPEN_FILES * len(hosts)) // OPEN_FILES
-    transport = open_transport(
-        cluster,
-        Options(accept_new=options.accept_new, parked=allowed if parks else 0, sudo_password=password),
-    )
+    if options.via in ENGINES:
+        cluster = replace(cluster, probe=replace(cluster.probe, via=options.via))
+        transport: Transport = open_site_engine(options.via, options, hosts)
+    else:
+        transport = _ssh(options, cluster, hosts, parks=parks)
     try:
+        if engine := engine_of(options.via or "ssh", transport):
+            start(engine, hosts, progress)
         yield Session(cluster, hosts, transport, progress, options.pool)
     finally:
         progress.clear()
         transport.close()
+
+
+def _ssh(options: HostOptions, cluster: Cluster, hosts: Sequence[Host], *, parks: bool) -> Transport:
+    """Return the transport that the inventory names for each host."""
+    password = _sudo_password(cluster, hosts) if options.ask_sudo_password else None
+    allowed = process_limits.allow_open_files(OPEN_FILES * len(hosts)) // OPEN_FILES
+    parked = allowed if parks else 0
+    return open_transport(cluster, Options(accept_new=options.accept_new, parked=parked, sudo_password=password))
 
 
 def _local_product() -> Product:

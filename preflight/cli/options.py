@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from preflight.app.options import DEFAULT_INVENTORY, HostOptions
+from preflight.app.site_engine import ENGINES
 from preflight.cli.option_texts import FORM_HELP, HOSTS, LIMIT_HELP, NAMES_HELP, OUTPUT, SELECTION
 from preflight.inventory import load
 from preflight.model.cluster import Cluster, Product
@@ -26,11 +27,12 @@ def option_group(parser: argparse.ArgumentParser, title: str) -> argparse._Argum
 
 
 def add_inventory_arguments(
-    parser: argparse.ArgumentParser, default: str = "hosts.toml", *, names: bool = False
+    parser: argparse.ArgumentParser, default: str = "hosts.toml", *, names: bool = False, via: bool = True
 ) -> None:
     """Add the options on hosts and the connection to them.
 
-    `default`: the inventory without -i, in words. `names`: also add --hosts, for hosts without an inventory.
+    `default`: the inventory without -i, in words. `names`: also add --hosts, for hosts without an inventory. `via`: add
+    --via, unless the command has its own.
     """
     hosts = option_group(parser, HOSTS)
     selection = hosts.add_mutually_exclusive_group()
@@ -57,6 +59,12 @@ def add_inventory_arguments(
         help="ask once for the sudo password of hosts with sudo = true; the password is not stored",
     )
     hosts.add_argument("--pool", type=_pool, metavar="N", help="number of hosts to wait for at once (default: 4096)")
+    if via:
+        hosts.add_argument(
+            "--via",
+            choices=("ssh", *ENGINES),
+            help="connection to the hosts: ssh, srun in the current job (slurm), or mpirun (mpi) (default: ssh)",
+        )
     _add_log_arguments(hosts)
 
 

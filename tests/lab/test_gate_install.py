@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab.conftest import LabHandle, MakeLab, preflight
-from tests.lab.test_probe_engines import by_mpirun
+from tests.lab.engine_sites import by_mpirun
 
 pytestmark = pytest.mark.lab
 

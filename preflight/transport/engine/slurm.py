@@ -74,8 +74,8 @@ class SlurmJob:
         return nodes
 
 
-def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe") -> SlurmJob:
-    """Return the current job. Raises UsageError outside of a job; its text names `hosts` and our `command`."""
+def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "") -> SlurmJob:
+    """Return the current job. Raises UsageError outside of a job; its text has `hosts` and the command."""
     srun = shutil.which("srun", path=environment.get("PATH"))
     if not srun:
         raise UsageError("--via slurm needs srun on this machine. Without Slurm, leave the option out")
@@ -83,7 +83,7 @@ def job_of(environment: Mapping[str, str], hosts: int = 1, command: str = "probe
     if not (number and nodes):
         raise UsageError(
             "--via slurm runs only within a Slurm job. Start it with "
-            f"salloc -N {hosts} --exclusive preflight {command} …, or in a script for sbatch"
+            f"salloc -N {hosts} --exclusive {f'preflight {command}'.strip()} …, or in a script for sbatch"
         )
     shares = "--overlap" in answer(srun, "--help", environment)  # since 20.11; before, steps shared nodes anyway
     return SlurmJob(srun, number, nodes, ("--overlap",) if shares else ())

@@ -37,6 +37,7 @@ EVERY = [
     errors.proxy_command(TARGET),
     errors.too_many_bastions(TARGET, 8),
     errors.abandoned("node01", 30, "the program"),
+    errors.budget_ended("node01", "the program"),
 ]
 
 

@@ -39,9 +39,10 @@ class Site:
         report: dict[str, Any] = json.loads(done.stdout)
         return report
 
-    def begin(self) -> "subprocess.Popen[str]":
-        """A probe that takes its time; returns when there are workers on all hosts."""
-        command = (sys.executable, "-m", "preflight", "probe", "--via", self.via, "--sizes", "8,64K,1M")
+    def begin(self, *command: str) -> "subprocess.Popen[str]":
+        """A probe that takes its time, or another command with tests; returns when there are workers on all hosts."""
+        command = command or ("probe", "--sizes", "8,64K,1M")
+        command = (sys.executable, "-m", "preflight", *command, "--via", self.via)
         started = subprocess.Popen(
             [*command, "--inventory", str(self.inventory()), "-o", "json"],
             env={**os.environ, **self.environment, "PYTHONPATH": str(ROOT)},

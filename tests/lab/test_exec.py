@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.lab.conftest import ROOT, LabHandle, MakeLab
-from tests.lab.slurm import Slurm, slurm_over
 from tests.lab.engine_sites import Site, by_mpirun, wait_until
+from tests.lab.slurm import Slurm, slurm_over
 
 # Alone: a busy machine makes a host slow, and lets a step end before another has begun.
 pytestmark = [pytest.mark.lab, pytest.mark.alone]

@@ -90,3 +90,12 @@ def test_a_node_that_hangs_is_named_and_the_other_is_complete(site: Site) -> Non
     assert ("node02", "HST101") in failures
     assert ("node01", "HST101") not in failures
     wait_until(site.nothing_left, "all to be gone")
+
+
+def test_a_node_that_dies_in_the_middle_is_named(site: Site) -> None:
+    with site.begin("check", "--idle") as check:
+        site.lab.ssh("node02", "pkill -KILL -f '[p]ython3 -I -c'")
+        document = json.loads(check.communicate()[0])
+    assert document["exit"] == 1
+    assert {culprit["members"][0].partition("/")[0] for culprit in document["culprits"]} == {"node02"}
+    wait_until(site.nothing_left, "all to be gone")

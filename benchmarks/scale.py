@@ -99,8 +99,9 @@ def line(name: str, run: Run, hosts: int) -> str:
 def outcome(run: Run) -> str:
     """Return the verdict of a check, and the number of hosts that failed to answer."""
     events = [json.loads(text) for text in run.output.splitlines() if text.startswith("{")]
-    hosts = {event.get("host") for event in events if event.get("check") == "HST101" and event.get("outcome") == "fail"}
-    return f"{len(events)} lines, {len(hosts - {None})} hosts not reached"
+    findings = [event["finding"] for event in events if event["kind"] == "finding"]
+    without_answer = {it["host"] for it in findings if it["check"] == "HST101" and it["outcome"] in ("fail", "unknown")}
+    return f"{len(events)} lines, {len(without_answer)} hosts without an answer"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -116,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     spec = FleetSpec(args.hosts, args.devices, args.think)
     hosts = draw(spec)
     print(f"{args.hosts} simulated hosts x {args.devices} devices, {args.think:g} s until each answers")
-    print(f"  {'':<44}{'end':>10}{'first':>10}{'CPU a host':>11}{'memory':>11}")
+    print(f"  {'':<44}{'end':>10}{'1st line':>10}{'CPU a host':>11}{'memory':>11}")
     with fleet(*options) as directory:
         run = check(directory)
         print(line("preflight check --no-probe", run, args.hosts), f" {outcome(run)}", flush=True)

@@ -8,7 +8,7 @@ from preflight.model.measure import Culprit
 from preflight.model.outcome import Outcome
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)  # a check of 4,000 hosts has 650,000 of them
 class Finding:
     """One check's result about one subject. `summary` has the subject and the observed values.
 

@@ -54,6 +54,8 @@ class PortSet:
         return PortSet.of(self.ranges + other.ranges)
 
     def __sub__(self, other: "PortSet") -> "PortSet":
+        if self.ranges == other.ranges:  # the common case by far
+            return PortSet()
         remaining: list[tuple[int, int]] = []
         for low, high in self.ranges:
             for cut_low, cut_high in other.ranges:

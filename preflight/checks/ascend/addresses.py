@@ -131,13 +131,15 @@ def addresses_unique(scribe: All, hccn: Mapping[str, Hccn]) -> Iterator[Finding]
     shared = _shared_addresses(scribe.hosts, hccn)
     lines = _inventory_lines(shared.values(), hccn)
     for address, sharers in shared.items():
-        for host, index in _wrong_holders(address, sharers):
+        wrong_holders = _wrong_holders(address, sharers)
+        relation = "is also used by" if len(wrong_holders) == len(sharers) else "belongs to"
+        for host, index in wrong_holders:
             peers = [f"{peer.name}/{i}" for peer, i in sharers if (peer, i) != (host, index)]
             remedy = "set the planned address"
             if planned_device(host, index).address is None:
                 remedy = lines.get((host.name, index)) or _add_a_plan(scribe.cluster.product)
             yield DeviceScribe(scribe, host.name, index).bad(
-                f"address {address} is also used by {', '.join(peers)}",
+                f"address {address} {relation} {', '.join(peers)}",
                 peer=peers[0],
                 expected="a unique address",
                 found=address,

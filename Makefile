@@ -76,6 +76,7 @@ bench-fleet: $(VENV)/.ready packages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.scale --hosts 1000 --others
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.scale --hosts 4000
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks.scale --hosts 4000 --bad
+	$(BIN)/python -m benchmarks.agents
 
 # Where systemd runs, firewalld closes the machine as soon as it is installed. So it is masked, and only the lab uses it.
 # To use it for the machine, too: `systemctl unmask firewalld`.

@@ -67,7 +67,7 @@ docs: $(VENV)/.ready
 # GPU_PYTHON: a Python with a torch that uses CUDA. Without an idle GPU, nothing runs (error 3).
 GPU_PYTHON ?= $(BIN)/python
 gpu: $(VENV)/.ready
-	$(BIN)/python -m benchmarks.gpu --python $(abspath $(GPU_PYTHON))
+	$(BIN)/python -m benchmarks.gpu --python $(GPU_PYTHON)
 
 bench: $(VENV)/.ready packages
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks

@@ -5,6 +5,7 @@ nothing ran and no page was written.
 """
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -76,10 +77,18 @@ def check_rows(machine: Machine) -> Iterator[str]:
             yield f"| {check.id} | {check.title} | {_cell(outcome)} |"
 
 
-def page(machine: Machine, results: Sequence[tuple[Trial, Outcome]]) -> str:
+def versions_of(python: str) -> tuple[str, ...]:
+    """Return the versions of torch, CUDA and NCCL, or () if this Python has no torch that uses CUDA."""
+    try:
+        done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=False)
+    except OSError:
+        return ()
+    return tuple(done.stdout.split()) if done.returncode == 0 else ()
+
+
+def page(machine: Machine, versions: tuple[str, ...], results: Sequence[tuple[Trial, Outcome]]) -> str:
     """Return the page."""
-    done = subprocess.run([machine.python, "-c", _VERSIONS], capture_output=True, text=True, check=True)
-    torch, cuda, nccl = done.stdout.split()
+    torch, cuda, nccl = versions
     gpu = machine.gpus.gpus[0]
     about = [
         f"| GPUs | {machine.count} × {gpu.product}, PCIe {gpu.pcie.generation_max} x{gpu.pcie.width_max} |",
@@ -109,10 +118,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(gpus, str):
         print(f"nothing ran: {gpus}. Run this command on a machine with an idle NVIDIA GPU.", file=sys.stderr)
         return _NO_GPU
+    python = shutil.which(options.python) or options.python
+    versions = versions_of(python)
+    if len(versions) != len(("torch", "CUDA", "NCCL")):
+        print(f"nothing ran: {python} has no torch that uses CUDA. Name another one with --python.", file=sys.stderr)
+        return _NO_GPU
     with tempfile.TemporaryDirectory(prefix="preflight-gpu-") as folder:
-        machine = Machine(options.python, Path(folder), gpus)
+        machine = Machine(python, Path(folder), gpus)
         results = list(outcomes(TRIALS, machine))
-        options.file.write_text(page(machine, results), encoding="utf-8")
+        options.file.write_text(page(machine, versions, results), encoding="utf-8")
     wrong = [trial for trial, outcome in results if outcome.verdict is Verdict.WRONG]
     print(f"{len(results) - len(wrong)} of {len(results)} trials without an error. The page is {options.file}.")
     return 1 if wrong else 0

@@ -13,11 +13,13 @@ from preflight.app.end import EndedRun, end
 from preflight.app.hosts_alone import AREAS_OF_INVENTORY, NO_PROBE, NOT_CHECKED, with_product, without_changes
 from preflight.app.pings import send_pings
 from preflight.app.probing.device_tests import Afterwards, ProbeSetting, TimeBudget, add_results, run_tests
+from preflight.app.probing.probed_devices import ProbedDevices
 from preflight.app.remember import baseline_of
 from preflight.app.run import ClusterRun, setting_of
 from preflight.app.run_options import BUDGET, LEAST_BUDGET, CheckOptions
 from preflight.app.saved.saved_facts import Saved
 from preflight.app.session import NO_SUDO_HOST, Session, session, wants_password
+from preflight.app.site_engine import ENGINES, engine_of, stop_if_ended
 from preflight.checks.engine.blocked import BlockedPlaces, blocked
 from preflight.checks.engine.registry import KNOWN, ROUNDS, all_checks
 from preflight.checks.engine.run import NotRun, run_checks, select
@@ -28,7 +30,7 @@ from preflight.facts.pings.run import expected_seconds, forecast
 from preflight.facts.types import ClusterFacts, HostFacts
 from preflight.inventory import fold, load
 from preflight.model.cluster import Cluster, Host
-from preflight.model.errors import PreflightError, UsageError
+from preflight.model.errors import NotSeenError, PreflightError, UsageError
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.model.ping import Ping
@@ -54,10 +56,10 @@ class NoPartnerError(PreflightError):
 class _Check:
     """A run of the selected checks. Each of its rounds adds what they need."""
 
-    def __init__(self, options: CheckOptions, run: ClusterRun) -> None:
+    def __init__(self, options: CheckOptions, run: ClusterRun, begin: float) -> None:
         self.options = options
         self.run = run
-        self.begin = time.monotonic()
+        self.begin = begin
         self.checks = select(all_checks(), _ids(options.only), [*_ids(options.skip), *_areas_left_out(options)])
         self.ignored = _ids(options.ignore)
         self.blocked = BlockedPlaces({}, {})  # what the probe leaves out, by the findings so far
@@ -104,10 +106,14 @@ class _Check:
             return "--no-ping"
         return "" if self.wants("pings") else _NOT_WANTED
 
+    def why_no_link_counts(self) -> str:
+        if self.options.basic:
+            return "--basic"
+        return "" if self.wants("link_counts") else _NOT_WANTED
+
     @property
     def budget(self) -> float:
-        """The seconds after which the check ends."""
-        return self.options.budget or BUDGET
+        return _budget(self.options)
 
     def time_left(self) -> float:
         """Return the seconds that are left of the budget."""
@@ -149,6 +155,11 @@ class _Check:
         return ("check" if partial else "probe") + ("" if idle else " --idle") + publish
 
 
+def _budget(options: CheckOptions) -> float:
+    """Return the seconds after which a check ends."""
+    return options.budget or BUDGET
+
+
 def _ids(values: Sequence[str]) -> list[str]:
     return [word.strip() for value in values for word in value.split(",")]
 
@@ -174,7 +185,7 @@ def _folded(refused: Iterable[tuple[str, str]]) -> str:
 def check_saved(options: CheckOptions, saved: Saved, source: Path, started: datetime) -> EndedRun:
     """Judge saved facts. No host is contacted."""
     run = ClusterRun("check", options, saved.cluster, saved.hosts, started=started, facts=saved.facts)
-    check = _Check(options, run)
+    check = _Check(options, run, time.monotonic())
     run.rounds = dict.fromkeys(ROUNDS, NotRun("the facts are from a file"))
     run.untested = {host.name: f"not in {source}" for host in saved.hosts if host.name not in saved.facts.hosts}
     run.notes.append(saved.note)
@@ -183,10 +194,11 @@ def check_saved(options: CheckOptions, saved: Saved, source: Path, started: date
 
 def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedRun:
     """Check the hosts of an inventory, unless `cluster` is given, with all rounds that disturb no job."""
-    started = datetime.now(UTC)
-    with session(options, cluster, parks=not options.publish) as s:
+    started, begin = datetime.now(UTC), time.monotonic()
+    _refuse_wrong_options(options)
+    with session(options, cluster, parks=not options.publish, start_within=_budget(options) / 2) as s:
         run = ClusterRun("check", options, s.cluster, s.hosts, s, started)
-        check = _Check(options, run)  # refuses unknown ids before any host is contacted
+        check = _Check(options, run, begin)
         s = run.session = s._replace(until=check.begin + check.budget)
         s.progress.say(f"checking {len(s.hosts)} hosts, {check.budget:.0f} s at most")
         if options.hosts is not None:
@@ -213,6 +225,13 @@ def check_hosts(options: CheckOptions, cluster: Cluster | None = None) -> EndedR
         return check.end()
 
 
+def _refuse_wrong_options(options: CheckOptions) -> None:
+    """Raise UsageError, before any host is contacted."""
+    if options.buddies and options.via in ENGINES:
+        raise UsageError(f"--buddies needs ssh: over {options.via}, no host outside --limit is reached")
+    select(all_checks(), _ids(options.only), [*_ids(options.skip), *_ids(options.ignore)])
+
+
 def _note_no_probe(run: ClusterRun, why_not: str) -> None:
     if why_not not in (_NO_PROBE, _NOT_WANTED):  # the user knows
         run.notes.append(f"no probe: {why_not}")
@@ -221,11 +240,17 @@ def _note_no_probe(run: ClusterRun, why_not: str) -> None:
 
 
 def _facts(check: _Check, s: Session) -> ClusterFacts:
-    """Collect the facts. On a terminal, show the first failures meanwhile."""
+    """Collect the facts. On a terminal, show the first failures meanwhile.
+
+    Raise NotSeenError if the site's engine has ended: no host is at fault.
+    """
     request = FactsRequest(s.cluster, s.hosts, deep=not check.options.basic)
     early = EarlyFindings(check.judge_alone, s.progress.note)
     on_facts = early.take if s.progress.on_terminal else None
-    return collect(request, s.transport, progress=s.progress, limits=s.limits, on_facts=on_facts)
+    facts = collect(request, s.transport, progress=s.progress, limits=s.limits, on_facts=on_facts)
+    if engine := engine_of(s.cluster.probe.via, s.transport):
+        stop_if_ended(engine)
+    return facts
 
 
 def _pings(check: _Check, s: Session, wanted: PingScope) -> object:
@@ -267,7 +292,10 @@ def _probe(check: _Check, s: Session, wanted: PingScope) -> str:
         budget=budget,
     )
     request = Request(s.cluster.probe.backend, s.cluster.probe.sizes, budget=budget.seconds)
-    tests = replace(run_tests(s, request, setting), pings=_pings_sent(run))
+    tests = _tested(s, request, setting)
+    if isinstance(tests, str):
+        return tests
+    tests = replace(tests, pings=_pings_sent(run))
     if why_not := check.why_too_few():
         run.untested = dict(tests.result.busy)
         run.rounds["rehearsal"] = tests.rehearsal if len(hosts) > 1 else NotRun(why_not)
@@ -277,9 +305,17 @@ def _probe(check: _Check, s: Session, wanted: PingScope) -> str:
     failed = {host: f"{', '.join(ids)} failed" for host, ids in check.blocked.hosts.items()}
     run.untested = {**failed, **check.busy, **tests.result.busy, **tests.result.alone}
     run.notes += _devices_left_out(check.blocked)
-    no_counts = "--basic" if options.basic else "" if check.wants("link_counts") else _NOT_WANTED
+    no_counts = check.why_no_link_counts()
     add_results(run, s, tests, Afterwards(budget, no_counts=no_counts, ignored=check.ignored, deep=not options.basic))
     return ""
+
+
+def _tested(s: Session, request: Request, setting: ProbeSetting) -> ProbedDevices | str:
+    """Return the tests, or why there are none: the site's engine may end. The facts stay valid then."""
+    try:
+        return run_tests(s, request, setting)
+    except NotSeenError as error:
+        return str(error)
 
 
 def _pings_sent(run: ClusterRun) -> tuple[Ping, ...] | None:

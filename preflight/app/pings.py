@@ -1,5 +1,6 @@
 """Pings between devices, repeated where packets were lost."""
 
+import time
 from collections.abc import Sequence
 
 from preflight.app.session import Session
@@ -12,7 +13,7 @@ def send_pings(s: Session, facts: ClusterFacts, plan: Sequence[Ping]) -> tuple[P
     """Return the results of the planned pings, with a loss rate where packets were lost."""
     results = s.ping(facts, plan)
     for times in TIMES:
-        if repeated := repeats(results, times):
+        if time.monotonic() < s.until and (repeated := repeats(results, times)):
             s.progress.say("pings lost packets: pinging these devices again")
             results = with_repeats(results, s.ping(facts, repeated))
     return results

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from preflight.app.options import ChangePermissions
 from preflight.app.session import Session
+from preflight.app.site_engine import engine_of
 from preflight.checks.engine.registry import all_checks
 from preflight.checks.engine.run import run_checks
 from preflight.checks.engine.waivers import apply_waivers
@@ -145,7 +146,11 @@ class Safe(NamedTuple):
 def safe(s: Session, plan: Plan, facts: ClusterFacts, permissions: ChangePermissions) -> Safe:
     """Return the plan without disturbing changes. Raise PreflightError if a new address answers already."""
     allowed, held = held_back(
-        plan, facts, allow_disturbing=permissions.allow_disturbing, force_busy=permissions.force_busy
+        plan,
+        facts,
+        allow_disturbing=permissions.allow_disturbing,
+        force_busy=permissions.force_busy,
+        by_ssh=engine_of(s.cluster.probe.via, s.transport) is None,
     )
     address_pings, unchecked = questions(allowed, facts)
     if not address_pings:

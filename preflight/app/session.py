@@ -97,10 +97,13 @@ class Session(NamedTuple):
 
 
 @contextmanager
-def session(options: HostOptions, cluster: Cluster | None = None, *, parks: bool = False) -> Iterator[Session]:
+def session(
+    options: HostOptions, cluster: Cluster | None = None, *, parks: bool = False, start_within: float | None = None
+) -> Iterator[Session]:
     """Read the inventory, unless `cluster` is given, open the transport, and close it afterwards.
 
-    `parks`: connections are kept for the next program, as the command changes nothing on hosts. Raise UsageError for a
+    `parks`: connections are kept for the next program, as the command changes nothing on hosts. `start_within`: seconds
+    for the site's engine to start. Raise UsageError for a
     bad inventory before any host is contacted, and NotSeenError if the site's engine does not start.
     """
     cluster = cluster or load(options.inventory)
@@ -115,7 +118,7 @@ def session(options: HostOptions, cluster: Cluster | None = None, *, parks: bool
         transport = _ssh(options, cluster, hosts, parks=parks)
     try:
         if engine := engine_of(options.via or "ssh", transport):
-            start(engine, hosts, progress)
+            start(engine, hosts, progress, start_within)
         yield Session(cluster, hosts, transport, progress, options.pool)
     finally:
         progress.clear()

@@ -50,4 +50,6 @@ def start(engine: "Engine", hosts: Sequence[Host], progress: ProgressLine, limit
 def stop_if_ended(engine: "Engine") -> None:
     """Raise NotSeenError if the engine has ended by itself, which is no host's fault."""
     if engine.ended:
-        raise NotSeenError(f"no host was reached: {engine.ended}. Leave out unreachable hosts with --limit.")
+        raise NotSeenError(
+            f"no answer over the site's engine: {engine.ended}. Leave out unreachable hosts with --limit."
+        )

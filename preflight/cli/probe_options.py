@@ -96,5 +96,5 @@ def add_budget_argument(group: argparse._ArgumentGroup) -> None:
         "--budget",
         type=_seconds,
         metavar="TIME",
-        help="time limit, such as 60s or 10m; remaining tests get the result unknown (default: 5m)",
+        help="time limit, such as 60s or 10m; what remains then is unknown (default: 5m)",
     )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from preflight.facts.types import ClusterFacts, HostFacts, NpuProcess, NpuSmi, Os, Unreachable
 from preflight.grouping import grouped
-from preflight.model.change import Change, Plan, Risk
+from preflight.model.change import Change, ChangePhase, Plan, Risk
 from preflight.model.finding import Finding
 from preflight.model.outcome import Outcome
 from preflight.provision.plan import short, subject
@@ -13,21 +13,33 @@ _NAMED = 5  # sentences that are shown; the others are only counted
 
 
 def held_back(
-    plan: Plan, facts: ClusterFacts, *, allow_disturbing: bool = False, force_busy: bool = False
+    plan: Plan,
+    facts: ClusterFacts,
+    *,
+    allow_disturbing: bool = False,
+    force_busy: bool = False,
+    by_ssh: bool = True,
 ) -> tuple[Plan, tuple[str, ...]]:
     """Return the plan without changes that must wait, and a sentence for each of them.
 
-    Changes of devices that a job uses or may use wait unless forced. Disturbing changes wait unless allowed.
+    Changes of devices that a job uses or may use wait unless forced. Disturbing changes wait unless allowed. Changes of
+    the live firewall wait unless hosts are reached by ssh: a site's engine keeps its connections, so it cannot confirm
+    that hosts still accept new ones, and the end of its job may end the guardians.
     """
     kept: list[Change] = []
     notes: dict[str, None] = {}  # in order, each once
     for change in plan.changes:
-        why = _why_not(change, facts, allow_disturbing, force_busy)
+        is_confirmed = by_ssh or change.phase is ChangePhase.PLAIN
+        why = _why_not(change, facts, allow_disturbing, force_busy) if is_confirmed else _not_by_ssh(change)
         if why:
             notes[why] = None
         else:
             kept.append(change)
     return Plan(tuple(kept)), tuple(notes)
+
+
+def _not_by_ssh(change: Change) -> str:
+    return f"{change.host}: the firewall is left out: only ssh can confirm its changes. To include it, omit --via."
 
 
 def _why_not(change: Change, facts: ClusterFacts, allow_disturbing: bool, force_busy: bool) -> str:

@@ -303,7 +303,7 @@ class HostRun:
         request = {"action": "confirm", **settings, **_phases(kept)}
         while True:
             try:
-                return self._ask(request, _Verdict, self._confirm_seconds + _PATIENCE, anew=True)
+                return self._ask(request, _Verdict, self._confirm_seconds + _PATIENCE)
             except TransportError:
                 attempts += 1
                 if time.monotonic() >= deadline and attempts >= _ATTEMPTS:
@@ -317,7 +317,7 @@ class HostRun:
     def _owner(self) -> str:
         return f"{getpass.getuser()}@{socket.gethostname()}, run {self._run}"
 
-    def _ask(self, request: Mapping[str, object], type_: type[T], seconds: float, *, anew: bool = False) -> T:
+    def _ask(self, request: Mapping[str, object], type_: type[T], seconds: float) -> T:
         marker = secrets.token_hex(16)
         common = {
             "marker": marker,
@@ -327,7 +327,7 @@ class HostRun:
             "lock": LOCK,
             "watch": WATCH,
         }
-        program = Program(source("apply"), json.dumps({**common, **request}).encode(), anew=anew)
+        program = Program(source("apply"), json.dumps({**common, **request}).encode())
         return _read(self._transport.run(self._host, program, timeout=seconds), marker, type_)
 
 

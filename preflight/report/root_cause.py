@@ -65,11 +65,22 @@ def _cause(finding: Finding, failures: Mapping[tuple[str, str | None], Finding])
     """Return the failure that the finding's cause names, or that the finding repeats, if it is about one of its hosts,
     or about none."""
     match = _CHECK.search(finding.cause)
-    check = match[1] if match else _REPEATS.get(finding.check)
-    if not check or check == finding.check:
+    if not match:
+        return _repeated(finding, failures)
+    if match[1] == finding.check:
         return None
     hosts = (*_hosts(finding), None)
-    return next((failures[check, host] for host in hosts if (check, host) in failures), None)
+    return next((failures[match[1], host] for host in hosts if (match[1], host) in failures), None)
+
+
+def _repeated(finding: Finding, failures: Mapping[tuple[str, str | None], Finding]) -> Finding | None:
+    """Return the failure that the finding repeats: the same device's, or that of a group with its host."""
+    failure = failures.get((_REPEATS.get(finding.check, ""), finding.host))
+    if failure is None:
+        return None
+    members = failure.culprit.members if failure.culprit else ()
+    same_device = (failure.host, failure.device) == (finding.host, finding.device)
+    return failure if same_device or finding.host in members else None
 
 
 def names_check(cause: str) -> bool:

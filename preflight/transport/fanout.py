@@ -112,8 +112,7 @@ class _FanOut(Generic[T]):
         reported = time.monotonic()
         try:
             while self._waiting or self._running:
-                while self._waiting and len(self._running) < self._width and len(self._logging_in) < LOGINS:
-                    self._start(self._waiting.popleft())
+                self._start_next()
                 self._take_events()
                 self._abandon_overdue()
                 if (now := time.monotonic()) - reported >= _REPORT or not self._running:
@@ -123,6 +122,12 @@ class _FanOut(Generic[T]):
             for attempt in self._running.values():  # none, unless an exception is on its way
                 attempt.break_off()
         return {name: self._results[name] for name in self._order}
+
+    def _start_next(self) -> None:
+        while self._waiting and len(self._running) < self._width and len(self._logging_in) < LOGINS:
+            if time.monotonic() >= self._until:
+                break
+            self._start(self._waiting.popleft())
 
     def _start(self, host: Host) -> None:
         attempt = Attempt(host.name, on_login=lambda attempt: self._events.put((attempt, None)))
@@ -159,8 +164,9 @@ class _FanOut(Generic[T]):
             pass
 
     def _timeout(self) -> float:
-        first = next(iter(self._running.values()))
-        return max(0.0, min(_TICK, self._deadline - first.seconds, self._until - time.monotonic()))
+        first = next(iter(self._running.values()), None)  # none if the time was over before the start
+        seconds = first.seconds if first else self._deadline
+        return max(0.0, min(_TICK, self._deadline - seconds, self._until - time.monotonic()))
 
     def _take(self, attempt: Attempt, future: Future[T] | None) -> None:
         name = attempt.host

@@ -18,7 +18,6 @@ class Program:
     `setup` is a shell line before python and needs a POSIX shell on the host.
     `user` runs the program as this user (sudo -u). Without it, the host's settings decide about sudo to root.
     `isolated` (python -I) keeps the login user's environment out. It is off where the jobs' packages count.
-    `anew` asks for a new connection, which proves that the host still accepts one.
     """
 
     source: str
@@ -28,7 +27,6 @@ class Program:
     wrapper: tuple[str, ...] = ()
     user: str = ""
     isolated: bool = True
-    anew: bool = False
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def test_an_engine_that_is_killed_is_no_host_s_fault(site: Site) -> None:
             os.killpg(pid, signal.SIGKILL)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, "")
-    assert re.search(r"no host was reached: (srun|mpirun) has ended", why)
+    assert re.search(r"no answer over the site's engine: (srun|mpirun) has ended", why)
     wait_until(site.nothing_left, "all to be gone")
 
 
@@ -89,7 +89,7 @@ def test_a_step_that_is_cancelled_and_an_mpirun_that_is_told_to_end_are_no_host_
                 os.kill(pid, signal.SIGTERM)
         said, why = probe.communicate()
     assert (probe.returncode, said) == (3, ""), why
-    assert re.search("no host was reached: (srun|mpirun) ", why)
+    assert re.search("no answer over the site's engine: (srun|mpirun) ", why)
     wait_until(site.nothing_left, "all to be gone")
 
 

@@ -9,7 +9,7 @@ from preflight.model.change import StepResult, StepState
 from preflight.model.finding import Finding, with_outcome
 from preflight.model.outcome import Outcome
 from preflight.report.next_step import in_file, options, own_fix
-from preflight.report.root_cause import priority
+from preflight.report.root_cause import root_cause
 
 _BROKEN = {StepState.FAILED, StepState.DID_NOT_STICK}  # the host has to be fixed first
 _FIX_FIRST = "fix the failures above, then run: "
@@ -27,9 +27,9 @@ def after_configure(args: argparse.Namespace, after: Sequence[Finding], results:
     failures = with_outcome(after, Outcome.FAIL)
     if not failures:
         return look(args)
-    root_cause = min(failures, key=priority)
-    fix = in_file(own_fix(root_cause, again(args), args.limit), args.inventory)
-    return f"preflight explain {root_cause.check}" if fix.startswith("preflight configure") else fix  # it was tried
+    root = root_cause(failures) or failures[0]
+    fix = in_file(own_fix(root, again(args), args.limit), args.inventory)
+    return f"preflight explain {root.check}" if fix.startswith("preflight configure") else fix  # it was tried
 
 
 def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short: bool) -> str:

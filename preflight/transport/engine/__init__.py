@@ -19,4 +19,4 @@ def open_engine(via: str, hosts: Sequence[Host], environment: Mapping[str, str])
     site = {"slurm": slurm, "mpi": open_mpi}[via](hosts, environment)
     if site.calls:
         make_room(len(hosts))
-    return Engine(site, hosts, lambda host: open_engine(via, [host], environment))
+    return Engine(site, hosts)

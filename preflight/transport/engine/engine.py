@@ -9,9 +9,8 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from types import TracebackType
 
 from preflight.model.cluster import Host
@@ -37,14 +36,10 @@ TERM = 3.0  # seconds from SIGTERM to SIGKILL
 
 
 class Engine:
-    """`Transport` through an engine. The first program starts the engine process.
+    """`Transport` through an engine. The first program starts the engine process."""
 
-    `anew` opens another engine for one host: the one that runs keeps its connections. None: programs cannot ask for it.
-    """
-
-    def __init__(self, site: EngineSite, hosts: Sequence[Host], anew: "Callable[[Host], Engine] | None" = None) -> None:
+    def __init__(self, site: EngineSite, hosts: Sequence[Host]) -> None:
         self._site = site
-        self._anew = anew
         self._addresses = [host.address for host in hosts]
         self._nonce = site.nonce or secrets.token_hex(16)
         self._nodes = Nodes(site, len(hosts), self._nonce)
@@ -54,9 +49,6 @@ class Engine:
         self._launching = threading.Lock()
 
     def run(self, host: Host, program: Program, *, timeout: float, limit: int = 8 << 20) -> Answer:
-        if program.anew and self._anew:
-            with self._anew(host) as engine:
-                return engine.run(host, replace(program, anew=False), timeout=timeout, limit=limit)
         started = time.monotonic()
         channel, call = self._begin(host, program, timeout)
         channel.end_input()
@@ -122,6 +114,7 @@ class Engine:
         waiting_for(f"{self._site.name} to start a relay")
         self._launch()
         node = self._nodes.wait_for(host.name, timeout)
+        attempt.current().logged_in()  # the relay runs: from now on the host is only waited for
         number, name = self._orders.register(host.name, call.command, program.source)
         channel = EngineChannel(
             target,

@@ -22,6 +22,7 @@ _LOST = (
 )
 # These variables (srun(1), "input environment variables") tell srun how tasks share a node and how it prints lines.
 # Our step has one task on each node, which should see all resources of the job there, and its own line format.
+# The last three are about the login to the controller. Collectors would take them for the host's own.
 NOT_INHERITED = (
     "SLURM_CPUS_PER_TASK",
     "SRUN_CPUS_PER_TASK",
@@ -44,6 +45,9 @@ NOT_INHERITED = (
     "SLURM_STDINMODE",
     "SLURM_STDOUTMODE",
     "SLURM_STDERRMODE",
+    "SSH_CONNECTION",
+    "SSH_CLIENT",
+    "SSH_TTY",
 )
 _MOST_NODES = 65_536  # in a line of srun; a longer list would only fill the memory
 _RANGE = re.compile(r"(\d+)-(\d+)")

@@ -1,5 +1,6 @@
 """A check while devices ping each other: the tests of devices leave out what lost pings rule out."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -67,7 +68,7 @@ def probe(monkeypatch: pytest.MonkeyPatch, results: Sequence[Ping], hosts: Seque
     s = Session(cluster, cluster.hosts, None, ProgressLine(None))  # type: ignore[arg-type]
     run = ClusterRun("check", options, cluster, cluster.hosts, s, facts=FACTS)
     run.rounds = dict.fromkeys(("pings", "rehearsal", "observations", "link_counts"), NotRun("not yet"))
-    of_run = check._Check(options, run)
+    of_run = check._Check(options, run, time.monotonic())
     assert of_run.why_no_probe() == ""
     return check._probe(of_run, s, PingScope())
 

@@ -202,6 +202,18 @@ def test_a_device_with_a_running_job_is_left_alone_and_the_process_is_named() ->
     )
 
 
+def test_over_a_site_s_engine_the_firewall_is_left_out() -> None:
+    """No engine can confirm that a host still accepts new connections."""
+    rules = Change("node01", Area.FIREWALL, Kind.NFT_RULES, "inet filter input", None, "accept", "FWL101")
+    files = Change("node01", Area.FIREWALL, Kind.FILE, "/etc/nftables.d/preflight.nft", None, "accept", "FWL103")
+    ports = Change("node01", Area.PORTS, Kind.SYSCTL, "net.ipv4.ip_local_reserved_ports", "", "60000", "PRT101")
+    plan, notes = held_back(Plan((rules, files, ports)), ClusterFacts({}), by_ssh=False)
+    assert rules not in plan.changes
+    assert ports in plan.changes
+    assert notes == ("node01: the firewall is left out: only ssh can confirm its changes. To include it, omit --via.",)
+    assert held_back(Plan((rules, ports)), ClusterFacts({}))[0] == Plan((rules, ports))
+
+
 def test_the_user_of_the_process_is_named_and_every_kind_of_device_change_waits() -> None:
     facts = hosts(node01=smi([NpuProcess(1, 4711, "python", "jo")]))
     waiting = saved("node01", 1, "address none", "address 10.0.0.2/24"), recovery("node01", 1)

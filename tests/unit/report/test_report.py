@@ -242,6 +242,8 @@ def test_net_health_is_folded_under_the_pings_that_it_repeats() -> None:
     assert next_step(report(health, pings), INVENTORY) == "ssh n1 lldp"
     elsewhere = replace(health, host="node07", summary="node07: device 0: net health is Fault")
     assert sum(line.startswith("FAIL  ") for line in lines(elsewhere, pings)) == 2
+    of_device = replace(pings, host="node01", device=3, culprit=Culprit("device", ("node01/3",), (), "lost pings"))
+    assert sum(line.startswith("FAIL  ") for line in lines(health, of_device)) == 2
 
 
 def test_no_failure_is_lost_where_its_cause_has_several_causes() -> None:

@@ -95,24 +95,6 @@ def error_of(call: Callable[[], object]) -> TransportError:
     return raised.value
 
 
-def test_a_program_that_asks_for_a_new_connection_gets_another_engine(engine: MakeEngine) -> None:
-    """The engine that runs keeps its connections, which pass a firewall that refuses new ones."""
-    over, (first, second) = engine(2), hosts(2)
-    opened: list[str] = []
-
-    def another(host: Host) -> Engine:
-        opened.append(host.name)
-        return engine(2)
-
-    over._anew = another
-    same = {relay_of(over, first) for _ in range(2)}
-    said = over.run(first, Program("import os; print(os.getppid())", anew=True), timeout=PATIENCE)
-    assert len(same) == 1
-    assert int(said.stdout) not in same
-    assert opened == ["host0"]
-    assert relay_of(over, second)
-
-
 @pytest.mark.parametrize("fault", ["noise", "deaf"])
 def test_input_and_output_of_programs_on_many_hosts_are_not_mixed_up(engine: MakeEngine, fault: str) -> None:
     over = engine(8, fault)

@@ -52,6 +52,13 @@ def test_at_the_end_of_the_run_hosts_without_a_result_are_given_up() -> None:
     assert third.summary == "node002: the host was not contacted when the time budget ended"
 
 
+def test_after_the_end_of_the_run_no_host_is_contacted() -> None:
+    contacted: list[str] = []
+    results = fan_out(hosts(2), lambda host: contacted.append(host.name), FanOutLimits(2, 20, until=time.monotonic()))
+    assert contacted == []
+    assert [error.kind for error in results.values() if isinstance(error, TransportError)] == [ErrorKind.BUDGET] * 2
+
+
 def most_at_once(pool: int, expected: int, *, logs_in: bool = False) -> int:
     """How many hosts run together at most; each waits until `expected` do, and a little longer."""
     lock = threading.Lock()

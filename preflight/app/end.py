@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from preflight.app.remember import remembered
 from preflight.app.run import ClusterRun
+from preflight.app.site_engine import ENGINES
 from preflight.model.measure import Observation
 from preflight.model.outcome import Outcome
 from preflight.model.report import Report
@@ -64,4 +65,5 @@ def _next_step(run: ClusterRun, report: Report) -> str:
     options = run.options
     if options.hosts:
         return next_step_without_inventory(report, options.hosts, run.cluster.product)
-    return next_step(report, options.inventory, limit=options.limit, to_prove=run.to_prove)
+    via = options.via if options.via in ENGINES else None
+    return next_step(report, options.inventory, limit=options.limit, via=via, to_prove=run.to_prove)

@@ -18,9 +18,10 @@ MOST_WORDS = 120  # characters of a fix in words
 START = "start the job"  # nothing remains to be done
 
 
-def options(inventory: Path, limit: str | None = None) -> str:
-    """Return the options of a command that is to be copied: `--inventory 'my hosts.toml' --limit node01`."""
-    return shlex.join(["--inventory", str(inventory), *(["--limit", limit] if limit else [])])
+def options(inventory: Path, limit: str | None = None, via: str | None = None) -> str:
+    """Return the options of a command to copy: `--inventory 'my hosts.toml' --limit node01 --via slurm`."""
+    words = ["--inventory", str(inventory), *(["--limit", limit] if limit else []), *(["--via", via] if via else [])]
+    return shlex.join(words)
 
 
 def in_file(fix: str, inventory: Path) -> str:
@@ -35,20 +36,23 @@ def _other_product(report: Report) -> str:
     return next((f.remedy for f in failed if f.check == KIND or everywhere), "")
 
 
-def next_step(report: Report, inventory: Path, *, limit: str | None = None, to_prove: str | None = None) -> str:
+def next_step(
+    report: Report, inventory: Path, *, limit: str | None = None, via: str | None = None, to_prove: str | None = None
+) -> str:
     """Return the most useful next step.
 
     It is the first of these that applies: make hosts reachable, correct the product, apply fixes of findings, fix the
-    root cause, remove the obstacle of checks, or go on. `limit` is that of the run, since the next command must not
-    contact other hosts. `to_prove` is the command that remains before a job may start, such as "probe --idle", or None.
+    root cause, remove the obstacle of checks, or go on. `limit` and `via` are those of the run, since the next command
+    must not contact other hosts, nor in another way. `to_prove` is the command that remains before a job may start,
+    such as "probe --idle", or None.
     """
-    hosts = options(inventory, limit)
+    hosts = options(inventory, limit, via)
     failures = with_outcome(report.findings, Outcome.FAIL)
     root = root_cause(failures)
     return (
-        (_make_known(report, root, inventory, limit) if root else "")
+        (_make_known(report, root, inventory, limit, hosts) if root else "")
         or (_apply_fixes(report, hosts) if root is None or root.change else "")
-        or _fix_root_cause(report, root, inventory, limit)
+        or _fix_root_cause(report, root, inventory, limit, hosts)
         or _complete_run(report, hosts, to_prove)
         or _explain_speed(report)
         or START
@@ -65,11 +69,10 @@ def next_step_without_inventory(report: Report, hosts: str, product: str) -> str
     return shlex.join(["preflight", "init", "--hosts", hosts, "--product", product])
 
 
-def _make_known(report: Report, root: Finding, inventory: Path, limit: str | None) -> str:
+def _make_known(report: Report, root: Finding, inventory: Path, limit: str | None, hosts: str) -> str:
     """Return how to reach a host, or how to correct the product: before that, other findings are doubtful."""
     if root.check not in (*REACHABILITY, KIND, GENERATION):
         return ""
-    hosts = options(inventory, limit)
     if root.check not in REACHABILITY and (fix := _other_product(report)):
         return f"{in_file(fix, inventory)}, then run: preflight check {hosts}"
     return in_file(own_fix(root, f"preflight {report.command} {hosts}", limit), inventory)
@@ -81,9 +84,8 @@ def _apply_fixes(report: Report, hosts: str) -> str:
     return f"preflight {command} {hosts}" if areas else ""
 
 
-def _fix_root_cause(report: Report, root: Finding | None, inventory: Path, limit: str | None) -> str:
+def _fix_root_cause(report: Report, root: Finding | None, inventory: Path, limit: str | None, hosts: str) -> str:
     """Return the fix of the root cause, else that of the obstacle of unknown checks, or of the first of these."""
-    hosts = options(inventory, limit)
     if root is None:
         if fix := removal(report.findings):
             return f"{in_file(fix, inventory)}, then run: preflight check {hosts}"

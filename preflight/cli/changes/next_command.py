@@ -46,9 +46,9 @@ def after_run(args: argparse.Namespace, results: Sequence[StepResult], *, short:
 
 def look(args: argparse.Namespace) -> str:
     publish = " --publish" if args.command == "gate" and not args.remove else ""  # the gate answers from it
-    return f"preflight check {options(args.inventory, args.limit)}{publish}"
+    return f"preflight check {options(args.inventory, args.limit, args.via)}{publish}"
 
 
 def plan_anew(args: argparse.Namespace) -> str:
     """Return the command that replaces a stale plan."""
-    return f"preflight plan {options(args.inventory, args.limit)} --out {shlex.quote(str(args.plan))}"
+    return f"preflight plan {options(args.inventory, args.limit, args.via)} --out {shlex.quote(str(args.plan))}"

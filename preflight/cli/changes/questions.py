@@ -44,7 +44,9 @@ def _without_asking(args: argparse.Namespace) -> str:
     """Name the commands that need no answer: the same one with -y, and the one that only shows the changes."""
     command = shlex.join(["preflight", *args.argv])
     preview = (
-        f"{command} --dry-run" if hasattr(args, "dry_run") else f"preflight plan {options(args.inventory, args.limit)}"
+        f"{command} --dry-run"
+        if hasattr(args, "dry_run")
+        else f"preflight plan {options(args.inventory, args.limit, args.via)}"
     )
     return f"to change the hosts without asking: {command} -y\nto see the changes: {preview}"
 
@@ -155,7 +157,7 @@ def carry_out(args: argparse.Namespace, s: Session, change_run: ChangeRun) -> tu
             "preflight: interrupted. Each host finishes its current change and starts no other. Unconfirmed firewall "
             f"changes are undone within {args.confirm_within:g} s. The journal of each host is "
             f"{JOURNAL}/{run}.jsonl.\nTo continue, run the same command again.\n"
-            f"To undo: preflight rollback {run} {options(args.inventory)}",
+            f"To undo: preflight rollback {run} {options(args.inventory, via=args.via)}",
             file=sys.stderr,
         )
         raise

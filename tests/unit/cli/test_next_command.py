@@ -22,7 +22,7 @@ DONE, FAILED, REVERTED, MOVED = StepState.DONE, StepState.FAILED, StepState.REVE
 
 def asked(command: str = "configure") -> argparse.Namespace:
     return argparse.Namespace(
-        command=command, argv=[command, "-y"], inventory=Path("hosts.toml"), plan=Path("p.json"), limit=None
+        command=command, argv=[command, "-y"], inventory=Path("hosts.toml"), plan=Path("p.json"), limit=None, via=None
     )
 
 

@@ -288,6 +288,7 @@ def test_the_next_step_is_the_root_cause_s_own_fix() -> None:
     assert next_step(report(several), INVENTORY) == "node01: read both, then run: preflight probe"
     own = replace(finding(FAIL, "bad"), remedy="ping more", commands=("preflight check --mesh",))
     assert next_step(report(own), INVENTORY, limit="node[01-02]") == "preflight check --mesh --limit 'node[01-02]'"
+    assert next_step(report(ports), INVENTORY, via="slurm").endswith("--inventory hosts.toml --via slurm")
     long = replace(finding(FAIL, "bad"), remedy="word " * 40)
     assert next_step(report(long), INVENTORY) == "preflight explain NPU101"
 

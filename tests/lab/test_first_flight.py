@@ -154,8 +154,9 @@ def test_jsonl_tells_of_a_whole_check_as_it_runs(make_lab: Callable[..., Any]) -
     assert (lines[0]["kind"], lines[-1]["kind"]) == ("start", "summary")
     assert lines[-1]["summary"]["exit"] == done.returncode == 0, done.stderr
     phases = [line["progress"]["phase"] for line in lines if line["kind"] == "progress"]
-    assert phases.index("facts") < phases.index("pings") < phases.index("agents")
-    assert any(phase.startswith("probe round") for phase in phases)
+    rounds = next(number for number, phase in enumerate(phases) if phase.startswith("probe round"))
+    assert phases.index("facts") < phases.index("pings") < rounds
+    assert phases.index("facts") < phases.index("agents") < rounds, "agents start while devices ping each other"
 
 
 def test_hosts_are_checked_over_ssh_without_an_inventory(

@@ -1,5 +1,6 @@
 """Pings that lost packets are sent again in two rounds, and their packets are added."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ class Session:
     def __init__(self, lossy: str) -> None:
         self.lossy, self.progress = lossy, self
         self.rounds: list[int] = []
+        self.until = math.inf
 
     def say(self, text: str) -> None: ...
 
@@ -25,8 +27,9 @@ class Session:
         return tuple(replace(ping, sent=3, received=3 - (ping.host == self.lossy)) for ping in plan)
 
 
-def sent(lossy: str) -> tuple[Session, dict[str, tuple[int, int]]]:
+def sent(lossy: str, until: float = math.inf) -> tuple[Session, dict[str, tuple[int, int]]]:
     session: Any = Session(lossy)
+    session.until = until
     results = send_pings(session, ClusterFacts({}), PLAN)
     return session, {ping.host: (ping.sent, ping.received) for ping in results}
 
@@ -41,3 +44,9 @@ def test_without_a_loss_there_is_one_round() -> None:
     session, packets = sent("")
     assert session.rounds == [3]
     assert set(packets.values()) == {(3, 3)}
+
+
+def test_after_the_end_of_the_run_nothing_is_repeated() -> None:
+    session, packets = sent("n1", until=0.0)
+    assert session.rounds == [3]
+    assert packets["n1"] == (3, 2)

@@ -355,10 +355,12 @@ def _partners(options: CheckOptions, s: Session) -> tuple[Host, ...]:
 def check_kinds(options: CheckOptions, also: Sequence[Path]) -> EndedRun:
     """Check hosts of several kinds, each kind in its own inventory and by its own rules, in one report."""
     started, clusters = datetime.now(UTC), _load_kinds(options, also)
+    until = time.monotonic() + _budget(options)
     ended: list[EndedRun] = []
     for inventory, cluster in clusters.items():
         asks = options.ask_sudo_password and wants_password(cluster, cluster.hosts)
-        of_kind = replace(options, inventory=inventory, ask_sudo_password=asks)
+        time_left = max(LEAST_BUDGET, until - time.monotonic())  # one budget for all kinds
+        of_kind = replace(options, inventory=inventory, ask_sudo_password=asks, budget=time_left)
         try:
             ended.append(check_hosts(of_kind, cluster))
         except PreflightError as error:

@@ -53,8 +53,8 @@ def report(fleet: Path) -> dict[str, Any]:
     return document
 
 
-def hosts_by(fleet: Path, key: str) -> dict[str, set[str]]:
-    hosts: dict[str, set[str]] = defaultdict(set)
+def hosts_by(fleet: Path, key: str) -> dict[str | None, set[str]]:
+    hosts: dict[str | None, set[str]] = defaultdict(set)
     for host in json.loads((fleet / "fleet.json").read_text()):
         hosts[host[key]].add(host["name"])
     return hosts
@@ -83,7 +83,7 @@ def test_each_fault_is_named_and_every_other_host_is_complete(fleet: Path, repor
     drifts, behaviours = hosts_by(fleet, "drift"), hosts_by(fleet, "behaviour")
     assert hosts_with(report, "PRT101", "fail") == drifts["ports-not-reserved"]
     assert hosts_with(report, "HST102", "fail") | hosts_with(report, "HST102", "warn") == drifts["wrong-clock"]
-    answering = behaviours[None]  # type: ignore[index]
+    answering = behaviours[None]
     failed = {it["host"] for it in report["findings"] if it["outcome"] in ("fail", "unknown")} - {None}
     assert failed & answering <= drifts["ports-not-reserved"] | drifts["wrong-clock"] | named_as_peers(report)
 

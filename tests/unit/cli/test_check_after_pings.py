@@ -65,7 +65,8 @@ def probe(monkeypatch: pytest.MonkeyPatch, results: Sequence[Ping], hosts: Seque
     monkeypatch.setattr(check, "send_pings", lambda *_: tuple(results))
     options = CheckOptions(idle=True)
     cluster = replace(CLUSTER, hosts=tuple(hosts))
-    s = Session(cluster, cluster.hosts, None, ProgressLine(None))  # type: ignore[arg-type]
+    no_transport: Any = None
+    s = Session(cluster, cluster.hosts, no_transport, ProgressLine(None))
     run = ClusterRun("check", options, cluster, cluster.hosts, s, facts=FACTS)
     run.rounds = dict.fromkeys(("pings", "rehearsal", "observations", "link_counts"), NotRun("not yet"))
     of_run = check._Check(options, run, time.monotonic())

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -110,6 +111,21 @@ def test_what_was_found_stands_where_the_other_inventory_cannot_be_looked_at(
     assert report["left_out"] == [{"host": "atlas-a2-01", "why": "no way to atlas-a2-01"}]
     assert [finding["host"] for finding in report["findings"]] == ["nvidia-01"]
     assert main(["check", "-i", "atlas-a2.toml", "--also", "nvidia.toml"]) == 2
+
+
+def test_all_inventories_share_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    budgets: list[float] = []
+
+    def look(options: CheckOptions, cluster: Cluster) -> EndedRun:
+        budgets.append(options.budget or 0.0)
+        time.sleep(0.05)
+        return EndedRun(build("check", datetime.now(UTC), [cluster.hosts[0].name], [FINE]), 0, "start the job", ())
+
+    monkeypatch.setattr(check, "check_hosts", look)
+    main(["check", "-i", "nvidia.toml", "--also", "atlas-a2.toml", "--budget", "60s"])
+    first, second = budgets
+    assert first <= 60
+    assert second <= first - 0.05
 
 
 @pytest.mark.parametrize(
